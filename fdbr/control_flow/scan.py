@@ -14,11 +14,13 @@ from fdbr.control_flow.eager import Counter, Numbered, Rows, pair, scan_turns, s
 from fdbr.core.array_modules import is_array
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.transforms import harvest
 
 __all__ = ["fori_loop", "scan", "segment_size"]
 
 
+@public("fdbr")
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -145,6 +147,7 @@ def _loop(
     return scan_turns(function, f, carry, rows, reverse)
 
 
+@public("fdbr")
 def fori_loop(
     lower: int,
     upper: int,

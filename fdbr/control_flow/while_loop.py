@@ -12,6 +12,7 @@ from fdbr.control_flow.body_tracing import NoBodyError
 from fdbr.control_flow.carry import check_carry, first_carry, kept, settled
 from fdbr.control_flow.while_rules import While, apply
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.transforms import harvest
 from fdbr.transforms.checkpoint import checkpoint as recomputed
 
@@ -20,6 +21,7 @@ __all__ = ["while_loop"]
 _BOOL = np.dtype(bool)
 
 
+@public("fdbr")
 def while_loop(
     cond_fun: Callable[[Any], Any],
     body_fun: Callable[[Any], Any],

@@ -16,7 +16,7 @@ from fdbr.errors.checks import describe
 from fdbr.interop.numpy_basics import in_numpys, in_their_dtype
 from fdbr.interop.signatures import implements, refuse, scalars
 from fdbr.ops import linalg
-from fdbr.ops.linalg.matrices import adjoint, matrices, mirrored, square_matrices
+from fdbr.ops.linalg.matrices import adjoint, matrices, mirror_triangle, square_matrices
 from fdbr.ops.linalg.solving import inverse
 from fdbr.ops.linalg.spectral import eigh_upper
 
@@ -144,7 +144,7 @@ _NOT_GIVEN = np._NoValue
 
 @enter("pinv")
 def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NOT_GIVEN) -> Any:
-    a = mirrored(a) if hermitian and a.size else a
+    a = mirror_triangle(a) if hermitian and a.size else a
     if rtol is _NOT_GIVEN:
         return linalg.pinv(a, rtol=1e-15 if rcond is None else rcond)
     if rcond is not None:
@@ -158,7 +158,7 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
         raise ValueError("np.linalg.matrix_rank: tol and rtol exclude each other; give either")
     if A.ndim < 2:
         return int(ops.any(A != 0))
-    A = mirrored(A) if hermitian else A
+    A = mirror_triangle(A) if hermitian else A
     if tol is None:
         return linalg.matrix_rank(A, rtol=rtol)
     return ops.count_nonzero(linalg.svdvals(A) > ops.asarray(tol)[..., None], axis=-1)
@@ -191,6 +191,9 @@ def _cond(x: Any, p: Any = None) -> Any:
     x = matrices("cond", x)
     if not x.size:
         raise np.linalg.LinAlgError(f"np.linalg.cond: {describe(x)} has no element")
+    # A decomposition of NaN is an error, which NumPy's function does not raise from 2.5 on.
+    unknown = ops.any(ops.isnan(x), axis=(-2, -1), keepdims=True)
+    x = ops.where(unknown, ops.eye(*x.shape[-2:], dtype=x.dtype), x)
     if p in (None, 2, -2):
         values = linalg.svdvals(x)
         largest, least = values[..., 0], values[..., -1]
@@ -198,8 +201,7 @@ def _cond(x: Any, p: Any = None) -> Any:
     else:
         inverted = inverse(square_matrices("cond", x))
         out = linalg.matrix_norm(x, ord=p) * linalg.matrix_norm(inverted, ord=p)
-    undefined = ops.isnan(out) & ~ops.any(ops.isnan(x), axis=(-2, -1))
-    return ops.where(undefined, np.inf, out)
+    return ops.where(unknown[..., 0, 0], np.nan, ops.where(ops.isnan(out), np.inf, out))
 
 
 @enter("tensorsolve")

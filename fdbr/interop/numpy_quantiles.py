@@ -10,7 +10,7 @@ from fdbr.interop.signatures import as_scalar, implements
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.dtypes import as_weak
 from fdbr.ops.reductions.reduce import kept_shape
-from fdbr.ops.reductions.statistics import parted
+from fdbr.ops.reductions.statistics import quantile_of
 from fdbr.pytrees.dtypes import dtype_kind
 
 
@@ -63,7 +63,7 @@ def _quantiles(name: str, percent: bool, numbers_only: bool) -> None:
             return _of_nothing(a, axis, keepdims)  # whatever the shape of ``q`` is
         if not percent and method == "linear" and dtype_kind(ops.result_type(q)) in "biu":
             method = "lower"  # the first or the last element, and nothing between
-        return parted(
+        return quantile_of(
             f"np.{name}",
             a,
             q / 100 if percent else q,

@@ -1,7 +1,7 @@
 """Operations on arrays, raw or traced, under the names of the Python Array API standard.
 
-On raw arrays they cost what their array module costs; inside a transformation they are
-differentiated.  Functions of deep learning stand beside those of the standard.
+On raw arrays they cost about what the array module costs; inside a transformation they are
+differentiated.  Functions for deep learning are here too, beside those of the standard.
 """
 
 from math import e, inf, nan, pi

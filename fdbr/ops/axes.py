@@ -1,4 +1,4 @@
-"""Axes as callers give them, and as rules count them: from the front."""
+"""Check the axes that callers give, and count them from the front."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ _every = [tuple(range(ndim)) for ndim in range(9)]
 
 
 def normalize_axis(axis: Any, ndim: int, name: str) -> int:
-    """An axis as a number from 0 up, or an error that names the function."""
+    """Convert an axis to a number from 0 up, or raise an error that names the function."""
     number = axis if type(axis) is int else index(axis)
     if not -ndim <= number < ndim:
-        # It is a ValueError and an IndexError: the standard asks now for the one, now the other.
+        # NumPy's AxisError is a ValueError and an IndexError: the standard asks for either.
         raise AxisError(f"fdbr.ops.{name}: axis {number} is out of range for {ndim} dimensions")
     return number % ndim
 
 
 def either_axis(name: str, axis: Any, dim: Any, usual: Any = -1) -> Any:
-    """An axis, which PyTorch calls ``dim``; ``usual`` is what it is where neither is given."""
+    """Return the axis given as ``axis`` or as PyTorch's ``dim``; ``usual`` is the default."""
     if dim is None:
         return axis
     if axis != usual:
@@ -32,7 +32,7 @@ def either_axis(name: str, axis: Any, dim: Any, usual: Any = -1) -> Any:
 
 
 def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
-    """Axes, or `None` for all of them, as numbers from 0 up, each once."""
+    """Convert axes, or `None` for all of them, to distinct numbers from 0 up."""
     if axis is None:
         return _every[ndim] if ndim < len(_every) else tuple(range(ndim))
     if type(axis) is int and -ndim <= axis < ndim:

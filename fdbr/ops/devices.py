@@ -1,4 +1,4 @@
-"""Arrays moved between devices, traced ones too."""
+"""Move arrays between devices, traced arrays included."""
 
 from typing import Any
 
@@ -19,34 +19,34 @@ def _to_device(xp: Any, x: Array, *, to: Any, back: Any) -> Array:
 
 
 def device_of(x: Array) -> Any:
-    """The device on which an array lies: ``"cpu"``, or the number of a CUDA device."""
+    """The device of an array: ``"cpu"``, or the number of a CUDA device."""
     while isinstance(x, Tracer):
         x = x.value
-    return _known(getattr(x, "device", "cpu"))
+    return _device_name(getattr(x, "device", "cpu"))
 
 
 def to_device(x: Array, device: Any, /) -> Any:
-    """The array on a device: ``"cpu"``, the number of a CUDA device, or an array's ``device``.
+    """Move an array to a device: ``"cpu"``, the number of a CUDA device, or an array's ``device``.
 
-    It is linear: a cotangent travels back.  Traced values have it as a method, as the Array API
-    standard has it of arrays.
+    The operation is linear: its vjp moves the cotangent back.  Traced values have it as a method,
+    as arrays of the Array API standard do.
     """
-    to, back = _known(device), device_of(x)
+    to, back = _device_name(device), device_of(x)
     return x if to == back else _to_device(x, to=to, back=back)
 
 
-def beside(places: Any, x: Array) -> Any:
-    """Integers that say where, of host memory, on the device of the array that they belong to.
+def beside(indices: Any, x: Array) -> Any:
+    """Move indices or labels from host memory to the device of the array they index.
 
-    Indices and labels come from where data is read; they carry no derivative.  Other arrays are
-    never moved without a word.
+    They are small, come from where data is read, and have no derivative.  Other arrays are never
+    moved implicitly.
     """
     xp = array_module(x)
-    if xp is np or array_module(places) is not np:
-        return places
-    return to_device(places, device_of(x)) if isinstance(places, Tracer) else xp.asarray(places)
+    if xp is np or array_module(indices) is not np:
+        return indices
+    return to_device(indices, device_of(x)) if isinstance(indices, Tracer) else xp.asarray(indices)
 
 
-def _known(device: Any) -> Any:
-    """A device as fdbr names it, of what CuPy names so."""
+def _device_name(device: Any) -> Any:
+    """Convert CuPy's device object to its number; other names are returned unchanged."""
     return getattr(device, "id", device)

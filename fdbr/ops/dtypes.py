@@ -1,4 +1,4 @@
-"""Dtypes: asking for them and changing them."""
+"""Conversion, promotion and inspection of dtypes."""
 
 import functools
 import inspect
@@ -11,6 +11,7 @@ from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import Array, array_module
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, refusal
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, constant, fit, linear
 from fdbr.ops.devices import to_device
 from fdbr.pytrees import dtypes
@@ -45,29 +46,29 @@ def _astype_exact(xp: Any, x: Array, *, to: Any) -> Array:
     return xp.asarray(x).astype(to)
 
 
+@public("fdbr.ops")
 def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
     """The array in another dtype.
 
-    To a floating or complex dtype it is linear, and its gradient comes back in the dtype of
-    ``x``; to any other dtype its derivative is 0.  The real part is taken of a complex array
-    that is made real.
+    A cast to a floating or complex dtype is linear, and its gradient has the dtype of ``x``; a cast
+    to any other dtype has derivative 0.  A cast from complex to real takes the real part.
 
     Parameters
     ----------
     x
         An array of any shape.
     dtype
-        Anything NumPy understands as a dtype.
+        Anything NumPy accepts as a dtype.
     copy
-        Whether a new array is made even where the dtype is the same already.
+        Whether to copy even if the dtype is the same.
     device
-        Where the result shall lie: ``"cpu"`` or the number of a CUDA device; by default where
-        ``x`` does.
+        The device of the result: ``"cpu"`` or the number of a CUDA device; by default that of
+        ``x``.
 
     Raises
     ------
     TypeError
-        If a traced value shall become texts or objects.
+        If a traced value is cast to strings, objects, or a dtype that cannot hold a derivative.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -79,16 +80,16 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     to = array_module(x).dtype(dtype)
     if dtype_kind(to) not in "biufcV" and isinstance(x, Tracer):
         error = TypeError(
-            f"fdbr.ops.astype: a traced {describe(x)} cannot become {to}: texts and objects have "
-            "no derivatives. Return it and convert what the transformation gives, or format it "
+            f"fdbr.ops.astype: a traced {describe(x)} cannot become {to}: strings and objects have "
+            "no derivatives. Return it and convert the result of the transformation, or format it "
             "by f'{{x:.3f}}'"
         )
         raise refusal(error)
     if isinstance(x, Tracer) and dtypes.is_foreign(to):
         raise TypeError(
             f"fdbr.ops.astype: a traced {describe(x)} cannot become {to}, a dtype without a sign, "
-            "a zero or a NaN, which can hold no derivative. Cast what the transformation gives, or "
-            "fdbr.stop_gradient(x)"
+            "a zero or a NaN, which can hold no derivative. Cast the result of the transformation, "
+            "or fdbr.stop_gradient(x)"
         )
     if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
         if is_number(x):
@@ -108,11 +109,12 @@ def _type_of(value: Any) -> Any:
     return value
 
 
+@public("fdbr.ops")
 def result_type(*operands: Any) -> Any:
     """The dtype to which arrays, dtypes and Python numbers promote together.
 
-    A Python number is weak: with an array it gives what an operation on the two does.  So a
-    float beside a dtype that is none of NumPy's own, such as bfloat16, makes float32 of it.
+    A Python number is weakly typed: with an array it gives the dtype of an operation on the two.
+    A float with bfloat16, a dtype that NumPy itself lacks, gives float32.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -125,8 +127,9 @@ def result_type(*operands: Any) -> Any:
     return array_module(*operands).result_type(*types)
 
 
+@public("fdbr.ops")
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether promotion can take a dtype, or an array's dtype, to another.
+    """Whether promotion can convert a dtype, or an array's dtype, to another.
 
     >>> from fdbr import ops
     >>> ops.can_cast("float32", "float64")
@@ -135,8 +138,9 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     return bool(array_module(from_).can_cast(_type_of(from_), to))
 
 
+@public("fdbr.ops")
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of a kind of the Array API: ``"real floating"``, ``"integral"`` ….
+    """Whether a dtype has a kind of the Array API: ``"real floating"``, ``"integral"`` ….
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -145,14 +149,14 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     """
     if dtypes.is_added(dtype):
         return any(
-            one in ("real floating", "numeric") if isinstance(one, str) else dtype == one
-            for one in (kind if isinstance(kind, tuple) else (kind,))
+            name in ("real floating", "numeric") if isinstance(name, str) else dtype == name
+            for name in (kind if isinstance(kind, tuple) else (kind,))
         )
     return bool(array_module().isdtype(dtype, kind))
 
 
 class FloatInfo:
-    """The limits of a floating dtype: Python numbers, which are weak; and all that NumPy tells."""
+    """The limits of a floating dtype, as Python numbers, and all attributes of NumPy's `finfo`."""
 
     __slots__ = ("_all", "bits", "dtype", "eps", "max", "min", "smallest_normal")
 
@@ -169,6 +173,7 @@ class FloatInfo:
         return repr(self._all)
 
 
+@public("fdbr.ops")
 def finfo(dtype: Any, /) -> FloatInfo:
     """The limits of a floating dtype, or of an array's dtype.
 
@@ -179,6 +184,7 @@ def finfo(dtype: Any, /) -> FloatInfo:
     return FloatInfo(dtypes.limits(array_module(dtype), np.dtype(_type_of(dtype))))
 
 
+@public("fdbr.ops")
 def iinfo(dtype: Any, /) -> Any:
     """The limits of an integer dtype, or of an array's dtype.
 
@@ -190,7 +196,7 @@ def iinfo(dtype: Any, /) -> Any:
 
 
 def is_number(x: Array) -> bool:
-    """Whether a value is a Python number, traced or not: weak, and without methods."""
+    """Whether a value is a Python number, traced or not: weakly typed, without array methods."""
     while isinstance(x, Tracer):
         x = x.value
     return type(x) in (float, int, bool, complex)
@@ -207,28 +213,27 @@ def is_complex(x: Array) -> bool:
 
 
 def float_dtype(*operands: Any) -> Any:
-    """The floating dtype in which fractions of the operands are computed."""
+    """The floating dtype of quotients of the operands."""
     dtype = result_type(*operands)
     return dtype if dtype_kind(dtype) in "fc" else array_module(*operands).dtype(float)
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a function compute in float32 if its first operand is floating of 16 bits.
+    """Make a function compute in float32 if its first operand is a 16-bit float.
 
-    What is added up in half precision loses its digits from 2,048 terms on, and overflows at
-    65,504.  The result is rounded once, as that of NumPy's mean and variance; or it has the dtype
-    that is asked for.
+    A sum in half precision loses its digits from 2,048 terms on, and overflows at 65,504.  The
+    result is rounded once, as in NumPy's mean and variance, or has the requested dtype.
 
-    Settings, which are annotated as `float`, are numbers of Python's: one of NumPy's, as a search
-    over settings draws them, would have its own dtype become that of the result.
+    Arguments for parameters annotated as `float` are converted to Python numbers: a NumPy scalar,
+    as hyperparameter searches draw them, would promote the result to its own dtype.
     """
-    places, names = _settings_of(function)
+    positions, names = _float_parameters(function)
 
     @functools.wraps(function)
-    def widened(x: Any, /, *args: Any, **params: Any) -> Any:
-        for place in places:
-            if place < len(args) and isinstance(args[place], np.generic):
-                args = (*args[:place], args[place].item(), *args[place + 1 :])
+    def in_float32(x: Any, /, *args: Any, **params: Any) -> Any:
+        for position in positions:
+            if position < len(args) and isinstance(args[position], np.generic):
+                args = (*args[:position], args[position].item(), *args[position + 1 :])
         for name in params:
             if name in names and isinstance(params[name], np.generic):
                 params[name] = params[name].item()
@@ -236,9 +241,9 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(x, *args, **params)
         to = params.get("dtype")
         if to is not None:
-            own = dtypes.is_short(array_module(x).dtype(to))  # in which nothing is added up
-            out = function(_wide(x), *args, **params | ({"dtype": None} if own else {}))
-            return _rounded(out, to) if own else out
+            is_short_result = dtypes.is_short(array_module(x).dtype(to))  # too few bits for sums
+            out = function(_wide(x), *args, **params | ({"dtype": None} if is_short_result else {}))
+            return _rounded(out, to) if is_short_result else out
         operands = [x, *args, *params.values()]
         to = result_type(*(v.dtype for v in operands if is_short(v) or _is_floating(v)))
         out = function(_wide(x), *map(_wide, args), **{k: _wide(v) for k, v in params.items()})
@@ -246,20 +251,20 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
             tuple(_rounded(part, to) for part in out) if type(out) is tuple else _rounded(out, to)
         )
 
-    return widened
+    return in_float32
 
 
-def _settings_of(function: Callable[..., Any]) -> tuple[tuple[int, ...], frozenset[str]]:
-    """The places behind the first operand of numbers that are settings, and their names."""
+def _float_parameters(function: Callable[..., Any]) -> tuple[tuple[int, ...], frozenset[str]]:
+    """Return the positions after the first operand, and the names, of `float` parameters."""
     given = list(inspect.signature(function).parameters.values())
     kinds = [(p.annotation, *get_args(p.annotation)) for p in given]
     found = [i for i, kind in enumerate(kinds) if i and float in kind]
-    places = tuple(i - 1 for i in found if given[i].kind is not given[i].KEYWORD_ONLY)
-    return places, frozenset(given[i].name for i in found)
+    positions = tuple(i - 1 for i in found if given[i].kind is not given[i].KEYWORD_ONLY)
+    return positions, frozenset(given[i].name for i in found)
 
 
 def _rounded(x: Any, to: Any) -> Any:
-    """An array in another dtype; a scalar stays one, traced or not."""
+    """Cast an array; a NumPy scalar stays a scalar, traced or not."""
     value = x
     while isinstance(value, Tracer):
         value = value.value
@@ -269,9 +274,9 @@ def _rounded(x: Any, to: Any) -> Any:
 
 
 def as_weak(number: Any, x: Array) -> Any:
-    """A Python number as it stands beside an array: it does not change the array's dtype.
+    """Convert a Python number so that it does not promote the array's dtype.
 
-    Of NumPy's own dtypes that is so anyway.
+    Only added dtypes such as bfloat16 need that: NumPy's own are not promoted by Python numbers.
     """
     if type(number) is not float or not hasattr(x, "dtype") or not dtypes.is_added(x.dtype):
         return number
@@ -279,9 +284,9 @@ def as_weak(number: Any, x: Array) -> Any:
 
 
 def rounded_like(out: Any, *operands: Any) -> Any:
-    """A result in the dtype that its operands have together, if that is of 16 bits.
+    """Round a result to the common dtype of its operands, if that is a 16-bit float.
 
-    Products of matrices of bfloat16, and those with numbers of Python's, are float32.
+    Matrix products of bfloat16, and its operations with Python numbers, give float32.
     """
     if out.dtype == operands[0].dtype:
         return out
@@ -290,7 +295,7 @@ def rounded_like(out: Any, *operands: Any) -> Any:
 
 
 def is_short(x: Array) -> bool:
-    """Whether an array is floating and of 16 bits, which are too few to add up in."""
+    """Whether an array is a 16-bit float, in which sums lose digits."""
     return getattr(x, "itemsize", 8) <= 2 and hasattr(x, "shape") and dtypes.is_short(x.dtype)
 
 

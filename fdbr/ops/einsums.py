@@ -1,8 +1,8 @@
-"""Einstein's summation, as a chain of products of two operands.
+"""Einstein summation, as a sequence of contractions of two operands.
 
-Subscripts are brought to explicit letters first: an ellipsis becomes letters of its own, a
-letter that an operand repeats becomes the diagonal of two axes.  Then each step contracts
-two operands; its transposes are contractions again.
+First the subscripts are expanded: an ellipsis becomes unused letters, and a letter that an operand
+repeats becomes the diagonal of two axes.  Then each step contracts two operands; its transposes
+are contractions again.
 """
 
 import functools
@@ -17,35 +17,39 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear
-from fdbr.ops.declare.unbroadcast import accumulated
-from fdbr.ops.reductions.row_iteration import multiplied
+from fdbr.ops.declare.unbroadcast import accumulate
+from fdbr.ops.reductions.row_iteration import broadcast_product
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to, diagonal, moveaxis, permute_dims, reshape
 from fdbr.pytrees.dtypes import is_added
 
-__all__ = ["einsum", "inner_of_rows", "is_quick"]
+__all__ = ["einsum", "inner_of_rows", "is_fast"]
 
-_WINDOW = 8  # operands among which the next two are looked for
+_WINDOW = 8  # operands among which the cheapest pair is searched, which bounds the search
 
 
+@public("fdbr.ops")
 def einsum(subscripts: str, /, *operands: Any) -> Any:
-    """Einstein's summation over named axes, as `numpy.einsum`.
+    """Einstein summation over named axes, as `numpy.einsum`.
 
     Parameters
     ----------
     subscripts
-        One group of letters an operand, separated by commas, and the result's letters after
-        ``->``; without it, the letters that appear once, in alphabetical order.  ``...``
-        stands for leading axes that broadcast.  A letter that an operand repeats takes its
-        diagonal; letters that the result lacks are summed over.
+        One group of letters for each operand, separated by commas, and the result's letters after
+        ``->``; without it, the letters that appear once, in alphabetical order.  ``...`` means
+        leading axes that broadcast.  A letter repeated in an operand takes its diagonal; letters
+        missing in the result are summed over.
     operands
-        As many arrays as there are groups.
+        One array for each group.
 
     Raises
     ------
     ValueError
         If the subscripts are malformed or do not fit the operands' shapes.
+    TypeError
+        If the subscripts are not a string.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -60,7 +64,7 @@ def einsum(subscripts: str, /, *operands: Any) -> Any:
     groups, result, wrong = _parse(subscripts, tuple([x.ndim for x in arrays]))
     if wrong:
         raise _malformed(subscripts, arrays, wrong)
-    terms = [_without_repeats(x, group) for x, group in zip(arrays, groups, strict=True)]
+    terms = [_take_diagonals(x, group) for x, group in zip(arrays, groups, strict=True)]
     _check_lengths(subscripts, terms, arrays)
     if len(terms) > 2:
         _reduce(terms, result)
@@ -69,37 +73,43 @@ def einsum(subscripts: str, /, *operands: Any) -> Any:
         return _contract(x, y, of_x=of_x, of_y=of_y, to=result)
     x, group = terms[0]
     if len(group) > len(result):
-        x = accumulated(x, tuple([i for i, c in enumerate(group) if c not in result]))
+        x = accumulate(x, tuple([i for i, c in enumerate(group) if c not in result]))
     rest = [c for c in group if c in result]
     return permute_dims(x, tuple(rest.index(c) for c in result)) if rest != list(result) else x
 
 
 @functools.lru_cache(maxsize=1 << 10)
 def _parse(subscripts: str, dimensions: tuple[int, ...]) -> tuple[list[str], str, str]:
-    """The operands' letters and the result's, without ellipses, and what is wrong with them."""
+    """Return the letters of operands and result, without ellipses, and a message if malformed."""
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     groups = left.split(",")
     if len(groups) != len(dimensions):
         return [], "", f"{len(groups)} groups for {len(dimensions)} operands"
-    spare = [c for c in string.ascii_letters if c not in subscripts]
+    unused = [c for c in string.ascii_letters if c not in subscripts]
     ranks = [n - len(g.replace("...", "")) for g, n in zip(groups, dimensions, strict=True)]
-    wild = spare[: max((r for g, r in zip(groups, ranks, strict=True) if "..." in g), default=0)]
-    full = []
+    broadcast_letters = unused[
+        : max((r for g, r in zip(groups, ranks, strict=True) if "..." in g), default=0)
+    ]
+    expanded = []
     for group, rank in zip(groups, ranks, strict=True):
         if rank < 0 or (rank and "..." not in group):
             return [], "", f"{group!r} does not fit its operand's dimensions"
-        full.append(group.replace("...", "".join(wild[len(wild) - rank :])))
-    letters = "".join(full)
+        expanded.append(
+            group.replace("...", "".join(broadcast_letters[len(broadcast_letters) - rank :]))
+        )
+    letters = "".join(expanded)
     if arrow:
-        result = right.replace("...", "".join(wild))
+        result = right.replace("...", "".join(broadcast_letters))
     else:
-        once = sorted(c for c in set(letters) if letters.count(c) == 1 and c not in wild)
-        result = "".join(wild) + "".join(once)
+        single = sorted(
+            c for c in set(letters) if letters.count(c) == 1 and c not in broadcast_letters
+        )
+        result = "".join(broadcast_letters) + "".join(single)
     if not all(c in string.ascii_letters for c in letters + result):
         return [], "", "only letters, commas, '...' and '->' may appear"
     if len(set(result)) < len(result) or not set(result) <= set(letters):
-        return [], "", "the result repeats a letter or has one of its own"
-    return full, result, ""
+        return [], "", "the result repeats a letter or has one that no operand has"
+    return expanded, result, ""
 
 
 def _malformed(subscripts: str, arrays: list[Any], why: str) -> ValueError:
@@ -107,8 +117,8 @@ def _malformed(subscripts: str, arrays: list[Any], why: str) -> ValueError:
     return ValueError(f"fdbr.ops.einsum: {subscripts!r}: {why} (operands: {operands})")
 
 
-def _without_repeats(x: Any, group: str) -> tuple[Any, str]:
-    """An operand in which no letter appears twice: repeated ones become diagonals."""
+def _take_diagonals(x: Any, group: str) -> tuple[Any, str]:
+    """Replace repeated letters of an operand by diagonals."""
     if len(set(group)) == len(group):
         return x, group
     for letter in dict.fromkeys(group):
@@ -139,19 +149,19 @@ def _check_lengths(subscripts: str, terms: list[tuple[Any, str]], arrays: list[A
 
 def _reduce(terms: list[tuple[Any, str]], result: str) -> None:
     """Contract operands until two are left."""
-    uses = Counter(result)  # in how many operands, and in the result, each letter stands
-    uses.update(c for _, group in terms for c in group)
+    counts_of = Counter(result)  # the number of operands with each letter, and the result
+    counts_of.update(c for _, group in terms for c in group)
     while len(terms) > 2:
         i, j = _cheapest_pair(terms[:_WINDOW])
         (x, of_x), (y, of_y) = terms[i], terms.pop(j)
-        uses.subtract(of_x + of_y)
-        kept = "".join(dict.fromkeys(c for c in of_x + of_y if uses[c]))
-        uses.update(kept)
+        counts_of.subtract(of_x + of_y)
+        kept = "".join(dict.fromkeys(c for c in of_x + of_y if counts_of[c]))
+        counts_of.update(kept)
         terms[i] = _contract(x, y, of_x=of_x, of_y=of_y, to=kept), kept
 
 
 def _cheapest_pair(terms: list[tuple[Any, str]]) -> tuple[int, int]:
-    """The two operands whose contraction takes the fewest multiplications."""
+    """Find the two operands whose contraction takes the fewest multiplications."""
 
     def cost(pair: tuple[int, int]) -> int:
         lengths: dict[str, int] = {}
@@ -172,27 +182,27 @@ def _batch_contract(apply: Any, values: Any, batched: Any, size: int, params: An
 
 
 @multilinear(
-    x=lambda ct, y, shape, dtype, of_x, of_y, to: _back(ct, y, to, of_y, of_x, shape, dtype),
-    y=lambda ct, x, shape, dtype, of_x, of_y, to: _back(ct, x, to, of_x, of_y, shape, dtype),
+    x=lambda ct, y, shape, dtype, of_x, of_y, to: _transpose(ct, y, to, of_y, of_x, shape, dtype),
+    y=lambda ct, x, shape, dtype, of_x, of_y, to: _transpose(ct, x, to, of_x, of_y, shape, dtype),
     batch=_batch_contract,
 )
 def _contract(xp: Any, x: Array, y: Array, *, of_x: str, of_y: str, to: str) -> Array:
-    """The sum of products of two operands, as one matrix product for each batch.
+    """Contract two operands by one batched matrix product.
 
-    Where nothing is summed they are products of elements.
+    If no letter is summed, the result is an elementwise product.
     """
-    if of_x == of_y and of_x[:-1] == to and of_x and is_quick(x, y):
+    if of_x == of_y and of_x[:-1] == to and of_x and is_fast(x, y):
         return inner_of_rows(x, y)
     plan = _plan(of_x, of_y, to)
-    x = accumulated(x, plan.alone_x) if plan.alone_x else x
-    y = accumulated(y, plan.alone_y) if plan.alone_y else y
+    x = accumulate(x, plan.alone_x) if plan.alone_x else x
+    y = accumulate(y, plan.alone_y) if plan.alone_y else y
     b, r, p = plan.counts
     if not p:
         (order_x, key_x), (order_y, key_y) = plan.wide
         x, y = _transposed(xp, x, order_x)[key_x], _transposed(xp, y, order_y)[key_y]
-        return multiplied(x, y) if type(x) is type(y) is np.ndarray else xp.multiply(x, y)
+        return broadcast_product(x, y) if type(x) is type(y) is np.ndarray else xp.multiply(x, y)
     x, y = _transposed(xp, x, plan.order_x), _transposed(xp, y, plan.order_y)
-    if p == 1 and x.ndim == y.ndim == b + 1 and is_quick(x, y):
+    if p == 1 and x.ndim == y.ndim == b + 1 and is_fast(x, y):
         return inner_of_rows(x, y)
     lengths = [max(m, n) for m, n in zip(x.shape[b + r :], y.shape[b : b + p], strict=True)]
     if lengths != list(x.shape[b + r :]):
@@ -204,29 +214,29 @@ def _contract(xp: Any, x: Array, y: Array, *, of_x: str, of_y: str, to: str) -> 
         x.reshape((*x.shape[:b], math.prod(shape_r), inner)),
         y.reshape((*y.shape[:b], inner, math.prod(shape_c))),
     )
-    if is_added(x.dtype) and is_added(y.dtype):  # of which `matmul` makes float32
+    if is_added(x.dtype) and is_added(y.dtype):  # `matmul` of bfloat16 gives float32
         out = out.astype(xp.result_type(x, y))
     out = out.reshape((*out.shape[:b], *shape_r, *shape_c))
     return _transposed(xp, out, plan.order)[()]
 
 
 class _Plan(NamedTuple):
-    """The plan by which two operands are contracted.
+    """The plan for contracting two operands.
 
     Attributes
     ----------
     alone_x, alone_y
-        The axes that nobody else has, which are summed over first.
+        The axes that only this operand has; they are summed over first.
     counts
-        How many letters name a batch, rows, and pairs.
+        The numbers of batch, row, and contracted letters.
     order_x, order_y
-        The other axes as batch, rows and pairs, and as batch, pairs and columns; `None` if they
-        are in that order.
+        The permutations of the other axes to (batch, rows, contracted) and (batch, contracted,
+        columns); `None` if they are in that order.
     order
-        The axes of the product as those of the result.
+        The permutation of the product's axes to those of the result.
     wide
-        Without pairs, for each operand: its axes in the order of the result, and the key that gives
-        it an axis for each letter of that.
+        For an elementwise product: each operand's permutation to the order of the result, and the
+        key that inserts an axis for each missing letter.
     """
 
     alone_x: tuple[int, ...]
@@ -240,7 +250,7 @@ class _Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 10)
 def _plan(of_x: str, of_y: str, to: str) -> _Plan:
-    """The plan by which operands of these letters are contracted."""
+    """Plan the contraction of operands with these letters."""
     alone_x = tuple(i for i, c in enumerate(of_x) if c not in of_y + to)
     alone_y = tuple(i for i, c in enumerate(of_y) if c not in of_x + to)
     of_x = "".join(c for c in of_x if c in of_y + to)
@@ -276,8 +286,8 @@ def _transposed(xp: Any, x: Any, order: tuple[int, ...] | None) -> Any:
     return x.transpose(order) if type(x) is np.ndarray else xp.transpose(x, order)
 
 
-def is_quick(x: Any, y: Any) -> bool:
-    """Whether the BLAS has the inner products along the last axes, on this thread alone."""
+def is_fast(x: Any, y: Any) -> bool:
+    """Whether single-threaded BLAS computes the inner products along the last axes."""
     return (
         type(x) is type(y) is np.ndarray
         and x.dtype == y.dtype
@@ -287,9 +297,9 @@ def is_quick(x: Any, y: Any) -> bool:
 
 
 def inner_of_rows(x: Any, y: Any) -> Any:
-    """The inner products along the last axes of two arrays for which `is_quick` holds."""
+    """Compute inner products along the last axes of two arrays for which `is_fast` holds."""
     if x.nbytes >= kernels.LEAST and x.shape == y.shape:
-        # NumPy adds up what shows one element many times term by term, and loses digits.
+        # NumPy sums broadcast views (stride 0) term by term, which loses digits.
         x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
         found = kernels.reduced("inner", _products, (x.ndim - 1,), (x, y))
         if found is not None:
@@ -301,15 +311,15 @@ def _products(x: Any, y: Any) -> Any:
     return (x * y).sum(axis=(1,), keepdims=True)
 
 
-def _back(
+def _transpose(
     ct: Any, other: Any, of_ct: str, of_other: str, to: str, shape: tuple[int, ...], dtype: Any
 ) -> Any:
-    """The transpose of a contraction: a contraction, repeated along axes summed alone."""
-    known = [c for c in to if c in of_ct or c in of_other]
-    out = _contract(ct, other, of_x=of_ct, of_y=of_other, to="".join(known))
+    """The transpose of a contraction: a contraction, broadcast along axes summed alone."""
+    available = [c for c in to if c in of_ct or c in of_other]
+    out = _contract(ct, other, of_x=of_ct, of_y=of_other, to="".join(available))
     lengths = iter(out.shape)
-    kept = [next(lengths) if c in known else 1 for c in to]
-    full = [n if m == 1 else m for m, n in zip(kept, shape, strict=True)]
-    if full != kept:
-        out = broadcast_to(reshape(out, kept), full)
+    kept = [next(lengths) if c in available else 1 for c in to]
+    expanded = [n if m == 1 else m for m, n in zip(kept, shape, strict=True)]
+    if expanded != kept:
+        out = broadcast_to(reshape(out, kept), expanded)
     return fit(out, (shape, dtype))

@@ -8,17 +8,19 @@ import numpy as np
 from fdbr.backends.cpu.codegen.math import arithmetic
 from fdbr.core.array_modules import Array, module_for
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import divide
 from fdbr.ops.shape.creation import asarray
-from fdbr.ops.shape.iota import counted
+from fdbr.ops.shape.iota import apply_to_iota
 from fdbr.ops.shape.manipulation import roll
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
 
+@public("fdbr.ops.fft")
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies that the elements of `fft` stand for, at sample spacing ``d``.
 
@@ -31,7 +33,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     n = integer("fdbr.ops.fft.fftfreq", "n", n, least=1)
     first = (n + 1) // 2
     if device in (None, "cpu") and type(d) in (float, int) and n * d:
-        found = counted(_two_sided, n, first, n, n * d)
+        found = apply_to_iota(_two_sided, n, first, n, n * d)
         if found is not None:
             return astype(found, float if dtype is None else dtype, copy=False)
     places = np.empty(n)
@@ -40,6 +42,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     return _frequencies(to_device(places, device or "cpu"), n, d, dtype)
 
 
+@public("fdbr.ops.fft")
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies that the elements of `rfft` stand for: ``[0, 1, …, n // 2] / (n * d)``.
 
@@ -49,7 +52,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     """
     n = integer("fdbr.ops.fft.rfftfreq", "n", n, least=1)
     if module_for(device) is np and type(d) in (float, int) and n * d:
-        found = counted(_one_sided, n // 2 + 1, n * d)
+        found = apply_to_iota(_one_sided, n // 2 + 1, n * d)
         if found is not None:
             return astype(found, float if dtype is None else dtype, copy=False)
     return _frequencies(module_for(device).arange(n // 2 + 1, dtype=float), n, d, dtype)
@@ -72,6 +75,7 @@ def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
     return astype(whole, float if dtype is None else dtype, copy=False)
 
 
+@public("fdbr.ops.fft")
 def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
     """The array with frequency 0 in the middle of some axes, or of all.
 
@@ -82,6 +86,7 @@ def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
     return _rolled(x, axes, 1, "fftshift")
 
 
+@public("fdbr.ops.fft")
 def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
     """The inverse of `fftshift`.
 

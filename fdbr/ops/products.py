@@ -11,13 +11,14 @@ from fdbr.core.array_modules import Array
 from fdbr.core.lazy_cotangents import Deferred
 from fdbr.core.util.threads import divide, slices
 from fdbr.errors.checks import describe, index
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import fit, multilinear, opaque
 from fdbr.ops.declare.batches import align, spread
 from fdbr.ops.dtypes import astype, in_single, result_type
-from fdbr.ops.einsums import _contract, einsum, inner_of_rows, is_quick
+from fdbr.ops.einsums import _contract, einsum, inner_of_rows, is_fast
 from fdbr.ops.elementwise.arithmetic import multiply
-from fdbr.ops.reductions.row_iteration import multiplied
+from fdbr.ops.reductions.row_iteration import broadcast_product
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import (
     _matrix_transpose,
@@ -30,44 +31,46 @@ from fdbr.pytrees.dtypes import dtype_kind, is_added
 
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
 
-_THIN = 64  # rows up to which a product with a cotangent waits for others like it
-_WEIGHTY = 1 << 12  # elements of the product from which on that saves time
-_TALL = 256  # rows of several that are multiplied at last
+# A matrix that is used several times (the weight of a recurrent layer) has one cotangent x.T @ ct
+# for each use.  Products of few rows are deferred and computed as one product of all rows.
+_THIN = 64  # rows up to which a product is deferred
+_WEIGHTY = 1 << 12  # elements of the cotangent from which on deferring saves time
+_TALL = 256  # rows collected before they are multiplied
 _MANY = 1 << 19  # elements from which on outer products are divided among threads
-_SHARE = 1 << 19  # elements of a piece
-_WIDE = 1 << 17  # elements of one outer product from which on BLAS would use threads of its own
+_SHARE = 1 << 19  # elements that a thread computes at a time
+_WIDE = 1 << 17  # elements of one outer product from which on BLAS would start threads itself
 
 
 def _batch_matmul(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
     x, y = values
     if batched[0] and not batched[1] and x.ndim == 3 and y.ndim == 2:
-        return _by_rows(apply, x, y)  # one large product instead of many small ones
+        return _merge_rows(apply, x, y)  # one large product is faster than many small ones
     return apply(*align(values, batched, 2))
 
 
-def _by_rows(apply: Any, x: Any, *others: Any) -> Any:
+def _merge_rows(apply: Any, x: Any, *others: Any) -> Any:
     size, rows, columns = x.shape
     out = apply(reshape(x, (size * rows, columns)), *others)
     return reshape(out, (size, rows, out.shape[-1]))
 
 
-def _right_pull(ct: Any, x: Any, like: Any) -> Any:
-    """The cotangent of ``y`` in ``x @ y``."""
+def _right_vjp(ct: Any, x: Any, like: Any) -> Any:
+    """Compute the cotangent of ``y`` in ``x @ y``."""
     dtype = ct.dtype if like is None else like[1]
     if x.ndim == 2 and x.shape[-1] * ct.shape[-1] >= _WEIGHTY and _is_thin(x, ct, dtype):
         return Deferred(_sum_of_products, (x, ct), len(x), _TALL)
     return fit(_matmul(_matrix_transpose(x), ct), like)
 
 
-def _weight_pull(ct: Any, x: Any, shape: Any, dtype: Any) -> Any:
-    """The cotangent of ``weight`` in ``x @ weight.T``."""
+def _weight_vjp(ct: Any, x: Any, shape: Any, dtype: Any) -> Any:
+    """Compute the cotangent of ``weight`` in ``x @ weight.T``."""
     if shape[0] * shape[1] >= _WEIGHTY and _is_thin(ct, x, dtype):
         return Deferred(_sum_of_products, (ct, x), len(x), _TALL)
     return fit(_product(ct.T, x), (shape, dtype))
 
 
 def _is_thin(x: Any, y: Any, dtype: Any) -> bool:
-    """Whether ``x.T @ y`` takes little longer for several matrices together."""
+    """Whether ``x.T @ y`` has so few rows that several products are faster as one."""
     return (
         x.shape[0] <= _THIN
         and type(x) is type(y) is np.ndarray
@@ -77,7 +80,7 @@ def _is_thin(x: Any, y: Any, dtype: Any) -> bool:
 
 
 def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
-    """The sum of ``x.T @ y``: that of all matrices below each other."""
+    """Sum the products ``x.T @ y``, as one product of the concatenated matrices."""
     if len(terms) == 1:
         ((x, y),) = terms
         return x.T.dot(y)
@@ -87,14 +90,16 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
 
 @multilinear(
     x=lambda ct, y, like: fit(_matmul(ct, _matrix_transpose(y)), like),
-    y=_right_pull,
+    y=_right_vjp,
     batch=_batch_matmul,
 )
 def _matmul(xp: Any, x: Array, y: Array) -> Array:
-    if x.itemsize <= 2 or y.itemsize <= 2:  # of bfloat16 only `matmul` makes float32
+    if (
+        x.itemsize <= 2 or y.itemsize <= 2
+    ):  # `matmul` accumulates 16-bit floats in float32, `dot` does not
         return xp.matmul(x, y)
     if x.shape[-1] == 1 and x.ndim == y.ndim == 2:
-        return multiplied(x, y) if xp is np else x * y
+        return broadcast_product(x, y) if xp is np else x * y
     if x.ndim > 2 and x.shape[-1] == 1:
         return _outer_products(xp, x[..., 0], y[..., 0, :])
     if x.ndim == y.ndim == 2:
@@ -103,9 +108,10 @@ def _matmul(xp: Any, x: Array, y: Array) -> Array:
 
 
 def _outer_products(xp: Any, x: Any, y: Any) -> Any:
-    """Those of many vectors, as per-example gradients are: five times faster than by `matmul`.
+    """Compute outer products of many vectors, five times faster than by `matmul`.
 
-    Large ones take as long as it takes to write them, which two threads do twice as fast.
+    Per-example gradients have this form.  Large ones are limited by writing to memory, which two
+    threads do twice as fast.
     """
     count, size = len(x), x.size * y.shape[-1]
     if xp is not np or size < _MANY or y.ndim != x.ndim or len(y) != count:
@@ -126,9 +132,9 @@ def _plain_outer(x: Any, y: Any, out: Any) -> None:
 
 
 def _padded_outer(x: Any, y: Any, out: Any) -> None:
-    """By matrix products: NumPy leaves them to BLAS, which vectorises, from two columns on.
+    """Compute outer products by BLAS, which NumPy uses for matrices of two columns or more.
 
-    The second column and row are zeros, whose product adds nothing to any number.
+    The second column and row are zeros, so their product adds nothing.
     """
     columns = np.zeros((*x.shape, 2), out.dtype)
     columns[..., 0] = x
@@ -138,16 +144,16 @@ def _padded_outer(x: Any, y: Any, out: Any) -> None:
 
 
 def _product(x: Any, y: Any) -> Any:
-    """``x @ y`` of matrices: of small ones `dot` costs NumPy a seventh less than `matmul`."""
+    """Compute ``x @ y`` of matrices; for small ones `dot` is a seventh faster than `matmul`."""
     return x.dot(y) if type(x) is type(y) is np.ndarray else x @ y
 
 
 def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
     x, weight, *bias = values
     if not any(batched[1:]):
-        return _by_rows(apply, x, weight, *bias)
+        return _merge_rows(apply, x, weight, *bias)
     if weight.ndim == 3 and x.ndim == 2 and not bias:
-        # Examples with weights of their own on one input: their rows together make one weight.
+        # The examples have different weights and one input: the weights are stacked into one.
         out = apply(x, reshape(weight, (size * weight.shape[1], weight.shape[2])))
         return moveaxis(reshape(out, (x.shape[0], size, weight.shape[1])), 1, 0)
     out = _matmul(x, _matrix_transpose(weight))
@@ -158,7 +164,7 @@ def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any)
 
 @multilinear(
     x=lambda ct, weight, shape, dtype: fit(_product(ct, weight), (shape, dtype)),
-    weight=_weight_pull,
+    weight=_weight_vjp,
     batch=_batch_affine,
 )
 def _matmul_transposed(xp: Any, x: Array, weight: Array) -> Array:
@@ -166,7 +172,7 @@ def _matmul_transposed(xp: Any, x: Array, weight: Array) -> Array:
 
 
 def _times_transposed(xp: Any, x: Any, weight: Any) -> Any:
-    """``x @ weight.T``: bfloat16 beside integers has a common dtype for ufuncs alone."""
+    """Compute ``x @ weight.T``; bfloat16 and integers have a common dtype only in ufuncs."""
     if (x.itemsize <= 2 or weight.itemsize <= 2) and x.dtype != weight.dtype:
         return xp.matmul(x, weight.T)
     return x.dot(weight.T)
@@ -177,7 +183,7 @@ def _times_transposed(xp: Any, x: Any, weight: Any) -> Any:
         lambda ct, weight, shape, dtype: fit(_product(ct, weight), (shape, dtype)),
         lambda t, weight: t @ weight.T,
     ),
-    weight=(_weight_pull, lambda t, x: x @ t.T),
+    weight=(_weight_vjp, lambda t, x: x @ t.T),
     bias=(lambda ct, shape, dtype: fit(ct, (shape, dtype)), lambda t: t),
     batch=_batch_affine,
     fresh=True,
@@ -191,6 +197,7 @@ def _affine(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
     return out
 
 
+@public("fdbr.ops")
 def matmul(x: Array, y: Array, /) -> Array:
     """The matrix product ``x @ y``.
 
@@ -209,7 +216,7 @@ def matmul(x: Array, y: Array, /) -> Array:
     Raises
     ------
     ValueError
-        If the shapes do not fit, or an operand has no dimension.
+        If the shapes do not fit, or an operand has no axes.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -226,7 +233,7 @@ def matmul(x: Array, y: Array, /) -> Array:
         if type(x) is type(y) is np.ndarray and x.itemsize > 2 and x.dtype == y.dtype:
             return x.dot(y)
         return _times_vector(x, y)
-    if y.ndim == 2 and x.ndim > 2:  # one large product instead of many small ones
+    if y.ndim == 2 and x.ndim > 2:  # one large product is faster than many small ones
         rows = _matmul(reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])), y)
         return reshape(rows, (*x.shape[:-1], y.shape[-1]))
     if x.ndim == 1:
@@ -240,8 +247,9 @@ def _times_vector(x: Any, y: Any) -> Any:
     return reshape(out, x.shape[:-1]) if x.ndim > 1 else out[0, 0]
 
 
+@public("fdbr.ops")
 def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
-    """The affine map ``x @ weight.T + bias``, for weights in the layout ``(outputs, inputs)``.
+    """The affine map ``x @ weight.T + bias``, with weights of shape ``(outputs, inputs)``.
 
     Parameters
     ----------
@@ -250,7 +258,7 @@ def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
     weight
         Shape ``(outputs, inputs)``.
     bias
-        Shape ``(outputs,)``; none is added by default.
+        Shape ``(outputs,)``; no bias by default.
 
     Returns
     -------
@@ -288,15 +296,16 @@ def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
     return out if flat else reshape(out, (*shape[:-1], sizes[0]))
 
 
+@public("fdbr.ops")
 def tensordot(x: Array, y: Array, /, *, axes: int | tuple[Any, Any] = 2) -> Array:
-    """The sum of products over pairs of axes, one of each array.
+    """The sum of products over pairs of axes, one axis of each array.
 
     Parameters
     ----------
     x, y
         Arrays.
     axes
-        How many of the last axes of ``x`` and first of ``y`` go together; or two sequences
+        The number of last axes of ``x`` and first axes of ``y`` to contract; or two sequences
         of axes.
 
     Returns
@@ -310,25 +319,25 @@ def tensordot(x: Array, y: Array, /, *, axes: int | tuple[Any, Any] = 2) -> Arra
     (2, 4)
     """
     x, y = asarray(x), asarray(y)
-    of_x, of_y = _paired_axes(axes, x, y)
-    free_x = [i for i in range(x.ndim) if i not in of_x]
-    free_y = [i for i in range(y.ndim) if i not in of_y]
-    pairs = math.prod(x.shape[i] for i in of_x)
+    axes_x, axes_y = _paired_axes(axes, x, y)
+    free_x = [i for i in range(x.ndim) if i not in axes_x]
+    free_y = [i for i in range(y.ndim) if i not in axes_y]
+    pairs = math.prod(x.shape[i] for i in axes_x)
     rows, columns = [x.shape[i] for i in free_x], [y.shape[i] for i in free_y]
-    left = reshape(_in_order(x, (*free_x, *of_x)), (math.prod(rows), pairs))
-    right = reshape(_in_order(y, (*of_y, *free_y)), (pairs, math.prod(columns)))
+    left = reshape(_in_order(x, (*free_x, *axes_x)), (math.prod(rows), pairs))
+    right = reshape(_in_order(y, (*axes_y, *free_y)), (pairs, math.prod(columns)))
     out = _matmul(left, right)
     out = _in_promoted(out, x, y)
     return reshape(out, (*rows, *columns)) if rows or columns else out[0, 0]
 
 
 def _in_promoted(out: Any, x: Any, y: Any) -> Any:
-    """A product in the dtype of its factors: of bfloat16 `matmul` makes float32."""
+    """Cast a product to the promoted dtype of its factors: `matmul` of bfloat16 gives float32."""
     if not (is_added(x.dtype) or is_added(y.dtype)):
         return out
     try:
         return astype(out, result_type(x, y))
-    except TypeError:  # only ufuncs promote these together, such as int32 and bfloat16
+    except TypeError:  # only ufuncs promote dtypes such as int32 and bfloat16 together
         return out
 
 
@@ -344,22 +353,23 @@ def _paired_axes(axes: Any, x: Any, y: Any) -> tuple[Sequence[int], Sequence[int
             raise ValueError(
                 f"fdbr.ops.tensordot: axes={axes} for x {describe(x)}, y {describe(y)}"
             )
-        of_x, of_y = tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes))
+        axes_x, axes_y = tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes))
     else:
-        of_x = normalize_axes(_sequence(axes[0]), x.ndim, "tensordot")
-        of_y = normalize_axes(_sequence(axes[1]), y.ndim, "tensordot")
-    if [x.shape[i] for i in of_x] != [y.shape[i] for i in of_y]:
+        axes_x = normalize_axes(_sequence(axes[0]), x.ndim, "tensordot")
+        axes_y = normalize_axes(_sequence(axes[1]), y.ndim, "tensordot")
+    if [x.shape[i] for i in axes_x] != [y.shape[i] for i in axes_y]:
         raise ValueError(
-            f"fdbr.ops.tensordot: axes {of_x} of x {describe(x)} and {of_y} of y {describe(y)} "
+            f"fdbr.ops.tensordot: axes {axes_x} of x {describe(x)} and {axes_y} of y {describe(y)} "
             "are not equally long"
         )
-    return of_x, of_y
+    return axes_x, axes_y
 
 
 def _sequence(axes: Any) -> tuple[int, ...]:
     return tuple(axes) if isinstance(axes, Sequence) else (axes,)
 
 
+@public("fdbr.ops")
 def vecdot(x: Array, y: Array, /, *, axis: int = -1) -> Any:
     """The inner product of the vectors along an axis, ``sum(conj(x) * y)``.
 
@@ -369,7 +379,7 @@ def vecdot(x: Array, y: Array, /, *, axis: int = -1) -> Any:
     array([3., 3.])
     """
     x, y = asarray(x), asarray(y)
-    if is_added(x.dtype):  # NumPy's products of these are in float32
+    if is_added(x.dtype):  # NumPy multiplies bfloat16 in float32
         x = astype(x, np.float32)
     elif dtype_kind(y.dtype) in "iu":
         x = astype(x, result_type(x, y), copy=False)
@@ -378,19 +388,20 @@ def vecdot(x: Array, y: Array, /, *, axis: int = -1) -> Any:
 
 @in_single
 def _vecdot(x: Any, y: Any, axis: int) -> Any:
-    place = normalize_axis(axis, min(x.ndim, y.ndim), "vecdot") - min(x.ndim, y.ndim)
-    if x.shape[place] != y.shape[place]:
+    position = normalize_axis(axis, min(x.ndim, y.ndim), "vecdot") - min(x.ndim, y.ndim)
+    if x.shape[position] != y.shape[position]:
         raise ValueError(f"fdbr.ops.vecdot: x {describe(x)} and y {describe(y)} along axis {axis}")
-    if place != -1:
-        x, y = moveaxis(x, place, -1), moveaxis(y, place, -1)
+    if position != -1:
+        x, y = moveaxis(x, position, -1), moveaxis(y, position, -1)
     x = x.conj() if x.dtype.kind == "c" else x
     letters = string.ascii_letters[: max(x.ndim, y.ndim)]
-    of_x, of_y = letters[len(letters) - x.ndim :], letters[len(letters) - y.ndim :]
-    return _contract(x, y, of_x=of_x, of_y=of_y, to=letters[:-1])
+    axes_x, axes_y = letters[len(letters) - x.ndim :], letters[len(letters) - y.ndim :]
+    return _contract(x, y, of_x=axes_x, of_y=axes_y, to=letters[:-1])
 
 
+@public("fdbr.ops")
 def outer(x: Array, y: Array, /) -> Any:
-    """All products of an element of ``x`` with one of ``y``, both flattened.
+    """The outer product of ``x`` and ``y``, both flattened: all products of an element of each.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -400,10 +411,11 @@ def outer(x: Array, y: Array, /) -> Any:
     """
     x, y = asarray(x), asarray(y)
     if type(x) is type(y) is np.ndarray and x.itemsize > 2:
-        return multiplied(x.reshape(-1, 1), y.reshape(1, -1))
+        return broadcast_product(x.reshape(-1, 1), y.reshape(1, -1))
     return _matmul(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
 
+@public("fdbr.ops")
 def inner(x: Array, y: Array, /) -> Any:
     """The sum of products over the last axes, as `numpy.inner`.
 
@@ -413,11 +425,12 @@ def inner(x: Array, y: Array, /) -> Any:
     np.float64(11.0)
     """
     x, y = asarray(x), asarray(y)
-    return inner_of_rows(x, y) if _are_vectors(x, y) else _contracted(x, y, -1)
+    return inner_of_rows(x, y) if _are_vectors(x, y) else _contract_axes(x, y, -1)
 
 
+@public("fdbr.ops")
 def dot(x: Array, y: Array, /) -> Any:
-    """The product over the last axis of ``x`` and the last but one of ``y``, as `numpy.dot`.
+    """The product over the last axis of ``x`` and the second-to-last of ``y``, as `numpy.dot`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -425,16 +438,16 @@ def dot(x: Array, y: Array, /) -> Any:
     np.float64(11.0)
     """
     x, y = asarray(x), asarray(y)
-    return inner_of_rows(x, y) if _are_vectors(x, y) else _contracted(x, y, -min(y.ndim, 2))
+    return inner_of_rows(x, y) if _are_vectors(x, y) else _contract_axes(x, y, -min(y.ndim, 2))
 
 
 def _are_vectors(x: Any, y: Any) -> bool:
-    """Whether two plain vectors can be multiplied at once."""
-    return x.ndim == y.ndim == 1 and is_quick(x, y)
+    """Whether the operands are two NumPy vectors with a fast inner product."""
+    return x.ndim == y.ndim == 1 and is_fast(x, y)
 
 
-def _contracted(x: Any, y: Any, axis: int) -> Any:
-    """The product over the last axis of ``x`` and an axis of ``y``, or with a number."""
+def _contract_axes(x: Any, y: Any, axis: int) -> Any:
+    """Contract the last axis of ``x`` with an axis of ``y``, or multiply by a scalar."""
     if x.ndim == 0 or y.ndim == 0:
         return multiply(x, y)
     if x.ndim == y.ndim == 1 and x.shape == y.shape:

@@ -1,4 +1,4 @@
-"""Shapes and dtypes that a function declares for its arrays, and the check of each call."""
+"""Declare the shapes and dtypes of a function's arrays, and check each call."""
 
 import ast
 import functools
@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["typed"]
@@ -37,10 +38,10 @@ _WEAK = {
     float: frozenset("fc"),
     complex: frozenset("c"),
 }
-"""The kinds of dtypes that a number of Python takes, which is weak."""
+"""The kinds of dtypes that a Python number, which is weakly typed, is accepted for."""
 
 _NAME = re.compile(r"\*?[A-Za-z_]\w*|\d+|\.\.\.")
-_MOST = 1 << 10  # combinations of shapes and dtypes that are known to fit
+_MOST = 1 << 10  # shapes and dtypes remembered for each function, which bounds its memory
 
 
 @attrs.frozen
@@ -50,12 +51,12 @@ class Pattern:
     Attributes
     ----------
     text
-        How it was declared.
+        The pattern as it was declared.
     kinds
         Letters of NumPy's kinds of dtypes, or the dtype itself; `None` for any.
     before, rest, after
-        The lengths of the axes: those at the front, the name of those of which there may be any
-        number (`None` if there are no such), and those at the end.
+        The lengths of the first axes, the name for any number of axes in the middle (`None` if
+        there is none), and the lengths of the last axes.
     """
 
     text: str
@@ -65,7 +66,7 @@ class Pattern:
     after: tuple[str, ...]
 
 
-def _parsed(text: Any, where: str) -> Pattern:
+def _parse(text: Any, where: str) -> Pattern:
     if not isinstance(text, str):
         raise TypeError(f"{where} must be a string such as 'float[n c]', not {describe(text)}")
     dtype, bracket, axes = text.rpartition("[") if text.endswith("]") else ("", "", text)
@@ -94,7 +95,8 @@ def _kinds(name: str, where: str) -> Any:
         return np.dtype(name)
     except TypeError:
         raise ValueError(
-            f"{where}: {name!r} is no dtype, and no kind of dtypes; there are {list(_KINDS)}"
+            f"{where}: {name!r} is neither a dtype nor a kind of dtypes; the kinds are "
+            f"{list(_KINDS)}"
         ) from None
 
 
@@ -102,7 +104,7 @@ def _kinds(name: str, where: str) -> Any:
 
 
 class _Check:
-    """One call of a function: the lengths of the axes that are known so far, and from where."""
+    """The check of one call: the lengths of named axes so far, and the arguments they came from."""
 
     def __init__(self, function: str) -> None:
         self.function = function
@@ -110,14 +112,16 @@ class _Check:
 
     def fits(self, name: str, pattern: Pattern, value: Any) -> None:
         """Raise unless a value fits its pattern."""
-        number = value.__class__ if value.__class__ in _WEAK else None  # of a traced one, too
+        number = (
+            value.__class__ if value.__class__ in _WEAK else None
+        )  # a traced number has the class of its value
         shape = () if number else getattr(value, "shape", None)
         if not isinstance(shape, tuple):
-            raise self.error(TypeError, name, pattern, value, "which is no array")
+            raise self.error(TypeError, name, pattern, value, "which is not an array")
         if number:
             fits = pattern.kinds is None or not _WEAK[number].isdisjoint(_letters(pattern.kinds))
         else:
-            fits = pattern.kinds is None or _is_of(value.dtype, pattern.kinds)
+            fits = pattern.kinds is None or _has_kind(value.dtype, pattern.kinds)
         if not fits:
             raise self.error(TypeError, name, pattern, value, "which has another dtype")
         fixed = len(pattern.before) + len(pattern.after)
@@ -152,7 +156,7 @@ class _Check:
             raise self.error(ValueError, name, pattern, value, why)
 
     def error(self, kind: type, name: str, pattern: Pattern, value: Any, why: str) -> Exception:
-        """The error for a value that does not fit."""
+        """Make the error for a value that does not fit."""
         error: Exception = kind(
             f"{self.function}: {name} must be {pattern.text!r}, got {describe(value)}, {why}"
         )
@@ -163,50 +167,51 @@ def _letters(kinds: Any) -> str:
     return kinds if type(kinds) is str else dtype_kind(kinds)
 
 
-def _is_of(dtype: Any, kinds: Any) -> bool:
+def _has_kind(dtype: Any, kinds: Any) -> bool:
     return dtype_kind(dtype) in kinds if type(kinds) is str else bool(dtype == kinds)
 
 
 # --- the decorator ------------------------------------------------------------------
 
 
+@public("fdbr")
 def typed(f: Any = None, /, *, returns: Any = None, **patterns: str) -> Any:
     """Declare the shapes and dtypes of the arrays that a function takes and returns.
 
-    Each call is checked, under every transformation, and what does not fit raises an error that
-    names the function, the argument and what it was given.  Shapes and dtypes that have fitted
-    once are not looked at again, so that a check costs a few microseconds.
+    Each call is checked, under every transformation; an array that does not fit raises an error
+    that names the function, the argument and the array.  Shapes and dtypes that passed once are
+    remembered, so that a check costs a few microseconds.
 
     Parameters
     ----------
     f
-        The function; or, where `typed` is a decorator with arguments, nothing or a mapping of
-        further patterns, as for names with dots: ``typed({"self.weight": "o c"}, x="n c")``.
+        The function.  If `typed` is a decorator with arguments: nothing, or a mapping of further
+        patterns, for names with dots: ``typed({"self.weight": "o c"}, x="n c")``.
     returns
         A pattern for the result, or a tuple of patterns.
     patterns
-        A pattern for each argument that is checked, by its name.  Arguments that are `None` by
-        default may be `None`.
+        A pattern for each argument to check, by its name.  Arguments that are `None` by default
+        may be `None`.
 
     Returns
     -------
     function
-        The function; without a call, ``@typed``, patterns are its annotations that are strings.
+        The function with the check.  As plain ``@typed``, patterns are its string annotations.
 
     Raises
     ------
     TypeError, ValueError
-        By the declaration, if a pattern cannot be read or there is no such argument.  By a call,
-        if an array has another dtype, or another shape.
+        At the declaration, if a pattern cannot be parsed or an argument does not exist.  At a
+        call, if an array has another dtype (TypeError) or another shape (ValueError).
 
     Notes
     -----
-    A pattern lists the axes: ``"n c h w"``.  The same name is the same length everywhere in one
-    call, a number is that length, ``_`` any length, ``...`` any number of axes, and ``*name`` any
-    number of axes, the same everywhere.  With a dtype it is written as messages write arrays,
-    ``"float32[n c]"``; for the dtype may stand a kind of them: ``bool``, ``int``, ``float``,
-    ``complex``, ``real``, ``inexact``, or one that the Array API's ``isdtype`` knows.  ``""`` and
-    ``"float[]"`` are scalars.  Under `vmap` it is the shape of one example.
+    A pattern lists the axes: ``"n c h w"``.  A name means the same length everywhere in one call,
+    a number that length, ``_`` any length, ``...`` any number of axes, and ``*name`` the same axes
+    everywhere, any number of them.  A dtype may precede them, ``"float32[n c]"``, or a kind of
+    dtypes: ``bool``, ``int``, ``float``, ``complex``, ``real``, ``inexact``, or a kind of the Array
+    API's ``isdtype``.  ``""`` and ``"float[]"`` are scalars.  Under `vmap` a pattern describes one
+    example.
 
     >>> import fdbr, numpy as np
     >>> @fdbr.typed(x="float[*batch c]", weight="o c", returns="*batch o")
@@ -222,25 +227,31 @@ by x float64[5,2]
     """
     if f is None or isinstance(f, Mapping):
         given = dict(f or {}) | patterns
-        return lambda function: _checked(function, given, returns)
+        return lambda function: _with_check(function, given, returns)
     if not callable(f):
         raise TypeError(f"fdbr.typed: it takes a function, not {describe(f)}")
-    return _checked(f, patterns, returns) if patterns or returns else _checked(f, *_annotated(f))
+    return (
+        _with_check(f, patterns, returns)
+        if patterns or returns
+        else _with_check(f, *_annotated_patterns(f))
+    )
 
 
-def _annotated(f: Callable[..., Any]) -> tuple[dict[str, str], Any]:
-    """The patterns among a function's annotations: those that are strings when they are made."""
+def _annotated_patterns(f: Callable[..., Any]) -> tuple[dict[str, str], Any]:
+    """Collect the patterns among a function's annotations: those written as strings."""
     found = dict(getattr(f, "__annotations__", {}))
-    if getattr(getattr(f, "__code__", None), "co_flags", 0) & 0x1000000:  # all are strings there
+    # With ``from __future__ import annotations`` every annotation is a string of its source;
+    # CPython marks such functions by this flag.
+    if getattr(getattr(f, "__code__", None), "co_flags", 0) & 0x1000000:
         found = {k: ast.literal_eval(v) for k, v in found.items() if v[:1] in ("'", '"')}
     found = {name: text for name, text in found.items() if isinstance(text, str)}
     return {name: text for name, text in found.items() if name != "return"}, found.get("return")
 
 
-def _checked(f: Callable[..., Any], given: Mapping[str, str], returns: Any) -> Any:
+def _with_check(f: Callable[..., Any], given: Mapping[str, str], returns: Any) -> Any:
     name = getattr(f, "__qualname__", type(f).__qualname__).rpartition("<locals>.")[2]
     parameters = inspect.signature(f).parameters
-    takers: list[_Taker] = []
+    arguments: list[_Argument] = []
     for path, text in given.items():
         head, _, rest = path.partition(".")
         parameter = parameters.get(head)
@@ -249,12 +260,12 @@ def _checked(f: Callable[..., Any], given: Mapping[str, str], returns: Any) -> A
                 f"fdbr.typed: {name} has no argument {head!r}; there are {list(parameters)}"
             )
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"fdbr.typed: {head} of {name} stands for many arguments of any shape")
+            raise TypeError(f"fdbr.typed: {head} of {name} collects any number of arguments")
         named = parameter.kind is parameter.KEYWORD_ONLY
-        takers.append(
-            _Taker(
+        arguments.append(
+            _Argument(
                 path,
-                _parsed(text, f"fdbr.typed: the pattern of {path} of {name}"),
+                _parse(text, f"fdbr.typed: the pattern of {path} of {name}"),
                 sys.maxsize if named else list(parameters).index(head),
                 head,
                 _MISSING if parameter.default is parameter.empty else parameter.default,
@@ -264,7 +275,7 @@ def _checked(f: Callable[..., Any], given: Mapping[str, str], returns: Any) -> A
     single = isinstance(returns, str)
     expected = [] if returns is None else [returns] if single else list(returns)
     results = [
-        _parsed(text, f"fdbr.typed: the pattern of the result of {name}") for text in expected
+        _parse(text, f"fdbr.typed: the pattern of the result of {name}") for text in expected
     ]
     seen: set[Any] = set()
 
@@ -272,19 +283,19 @@ def _checked(f: Callable[..., Any], given: Mapping[str, str], returns: Any) -> A
     def checked(*args: Any, **kwargs: Any) -> Any:
         values = []
         count = len(args)
-        for _, _, place, head, default, get in takers:
-            value = args[place] if place < count else kwargs.get(head, default)
+        for _, _, position, head, default, get in arguments:
+            value = args[position] if position < count else kwargs.get(head, default)
             values.append(value if get is None or value is _MISSING else get(value))
         key = _key(values)
         known = key in seen
-        check = None if known else _check(name, takers, values)
+        check = None if known else _check(name, arguments, values)
         out = f(*args, **kwargs)
         if results:
             outs: Any = (out,) if single else out
             key += _key(outs) if single or type(out) is tuple else ()
             known = known and key in seen
             if not known:
-                _check_results(check or _check(name, takers, values), results, outs, single)
+                _check_results(check or _check(name, arguments, values), results, outs, single)
         if not known:
             _remember(seen, _key(values), key)
         return out
@@ -295,19 +306,19 @@ def _checked(f: Callable[..., Any], given: Mapping[str, str], returns: Any) -> A
 _MISSING: Any = object()
 
 
-class _Taker(NamedTuple):
-    """The place of an argument in a call, and what it must be like."""
+class _Argument(NamedTuple):
+    """An argument to check: its position in a call and its pattern."""
 
     path: str
     pattern: Pattern
-    place: int
+    position: int
     name: str
     default: Any
     get: Callable[[Any], Any] | None
 
 
 def _key(values: Iterable[Any]) -> tuple[Any, ...]:
-    """By what it is known again that values fit."""
+    """Make a key of shapes and dtypes, by which values that passed are recognized."""
     key: list[Any] = []
     for value in values:
         try:
@@ -317,12 +328,12 @@ def _key(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(key)
 
 
-def _check(name: str, takers: Sequence[_Taker], values: Sequence[Any]) -> _Check:
+def _check(name: str, arguments: Sequence[_Argument], values: Sequence[Any]) -> _Check:
     check = _Check(name)
-    for taker, value in zip(takers, values, strict=True):
-        # What is missing the function itself complains of.
-        if value is not _MISSING and not (value is None is taker.default):
-            check.fits(taker.path, taker.pattern, value)
+    for argument, value in zip(arguments, values, strict=True):
+        # The function itself raises the error for a missing argument.
+        if value is not _MISSING and not (value is None is argument.default):
+            check.fits(argument.path, argument.pattern, value)
     return check
 
 

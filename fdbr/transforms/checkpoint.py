@@ -22,7 +22,8 @@ from fdbr.core.tape import (
 )
 from fdbr.core.tracer import Trace, Tracer, replaying, running
 from fdbr.errors.checks import describe, name_of, named_as
-from fdbr.ops.declare.large import sparing
+from fdbr.errors.public import public
+from fdbr.ops.declare.large import saving_memory
 from fdbr.transforms import harvest
 from fdbr.transforms.jvp import ForwardTracer
 from fdbr.transforms.vmap import BatchTracer
@@ -33,6 +34,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@public("fdbr")
 def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     """Return the same function, which keeps only its arguments for the backward pass.
 
@@ -121,7 +123,7 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
     harvest = [_mark(tracer.value) for tracer in found]
 
     def pull(cotangents: list[Any]) -> list[Any]:
-        with replaying(), sparing(), _repeated(trace, results, around) as awaited:
+        with replaying(), saving_memory(), _repeated(trace, results, around) as awaited:
             start = new_node((), "checkpoint")[0]
             again = [
                 tracer
@@ -140,7 +142,7 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
         awaited.clear()
         del again, pairs
         cotangents.clear()
-        with sparing():
+        with saving_memory():
             slopes = backward(roots, until=start)
         return [slopes.get(node[0]) for node in boundary]
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, ParamSpec
 from fdbr import ops, tree
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe, integers, name_of, named_as
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_complex
 from fdbr.transforms.argnums import positions, wants_zeros
 from fdbr.transforms.cotangent_avals import CotangentAval
@@ -20,6 +21,7 @@ P = ParamSpec("P")
 Function = Callable[..., Any]
 
 
+@public("fdbr")
 def linearize(f: Function, /, *primals: Any) -> tuple[Any, Function]:
     """Return the value of a function, and its derivative there as a linear function of tangents.
 
@@ -90,6 +92,7 @@ def _zeros(leaf: Any) -> Any:
     return ops.zeros_like(leaf) if hasattr(leaf, "dtype") else 0.0
 
 
+@public("fdbr")
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """Return the Hessian of a function times a vector, the forward derivative of the gradient.
 
@@ -121,6 +124,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return tuple(product) if len(primals) > 1 else product[0]
 
 
+@public("fdbr")
 def jacfwd(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -190,6 +194,7 @@ def jacfwd(
     return jacobian
 
 
+@public("fdbr")
 def jacrev(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -231,6 +236,7 @@ def jacrev(
     return jacobian
 
 
+@public("fdbr")
 def hessian(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,

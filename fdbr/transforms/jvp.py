@@ -5,10 +5,12 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.core.array_modules import on_device, several
+from fdbr.core.observation import hook
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive, dispatch
 from fdbr.core.tracer import Trace, Tracer, run
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare.unbroadcast import zeros_of
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.argnums import pair
@@ -42,6 +44,8 @@ class ForwardTrace(Trace):
         out = dispatch(primitive, values, params)
         if primitive.forward is None:
             return publish(self, out)
+        if (watch := hook.watch) is not None:
+            primitive = watch.seen(primitive)
         if several:
             with on_device(*out if type(out) is tuple else (out,), mixed=True):
                 tangent = primitive.forward(values, tangents, out, params)
@@ -51,6 +55,14 @@ class ForwardTrace(Trace):
             return tuple(map(self.output, out, tangent or [None] * len(out)))
         return self.output(out, tangent)
 
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.forward is None:
+            raise primitive.missing(self)
+        values, mine = self.unwrap(operands)
+        tangents = [leaf.tangent if own else None for leaf, own in zip(operands, mine, strict=True)]
+        outs, of_outs = primitive.forward(self, values, tangents, **params)
+        return tuple(map(self.output, outs, of_outs))
+
     def output(self, value: Any, tangent: Any) -> Any:
         """Return a value with its tangent; a value without one needs no tracing."""
         return publish(self, value) if tangent is None else ForwardTracer(self, value, tangent)
@@ -59,6 +71,7 @@ class ForwardTrace(Trace):
         return publish(self, tracer.value)
 
 
+@public("fdbr")
 def jvp(
     f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> Any:

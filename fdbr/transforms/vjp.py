@@ -12,6 +12,7 @@ from fdbr.core.array_modules import array_module, is_locked, owner
 from fdbr.core.tape import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 from fdbr.core.tracer import Tracer, run
 from fdbr.errors.checks import describe, integers, named_as
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.argnums import (
@@ -30,6 +31,7 @@ Function = Callable[..., Any]
 P = ParamSpec("P")
 
 
+@public("fdbr")
 def stop_gradient(values: Any) -> Any:
     """Return the same values as constants, through which no derivative flows.
 
@@ -58,6 +60,7 @@ def _stopped(value: Any) -> Any:
 # --- gradients ----------------------------------------------------------------------
 
 
+@public("fdbr")
 def value_and_grad(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -106,6 +109,7 @@ def value_and_grad(
     return with_gradient(f, argnums, has_aux, unused, "value_and_grad")
 
 
+@public("fdbr")
 def grad(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -292,6 +296,7 @@ class _LeafName:
         return f"fdbr.vjp: the cotangent of {self._name}{path and ' at ' + path}"
 
 
+@public("fdbr")
 def vjp(
     f: Function,
     /,

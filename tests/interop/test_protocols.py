@@ -514,5 +514,5 @@ def test_matrices_and_masked_arrays_are_refused_for_their_operators_mean_other_t
 @pytest.mark.parametrize("dtype", [str, "U5", object, "S3", "M8[s]"])
 def test_traced_values_become_no_texts_and_no_objects(dtype):
     for run in (fdbr.grad, fdbr.vmap, fdbr.jit):
-        with pytest.raises(TypeError, match="texts and objects"):
+        with pytest.raises(TypeError, match="strings and objects"):
             run(lambda x: ops.sum(x.astype(dtype).astype(float) * x))(np.ones(2))

@@ -31,7 +31,7 @@ def test_inference_keeps_everything_and_training_the_mean(kind):
 def test_rates_lie_between_0_and_1_whatever_their_name(kind):
     assert kind(p=0.25) == kind(0.25)
     assert kind(0) == kind(0.0)
-    name = f"fdbr.nn.{kind.__name__}: rate must be in \\[0, 1\\), the probability to leave out"
+    name = f"fdbr.nn.{kind.__name__}: rate must be in \\[0, 1\\), the probability of dropping"
     for rate in (1, 1.0, -0.1, float("nan")):
         with pytest.raises(ValueError, match=name):
             kind(rate)

@@ -10,8 +10,8 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.primitive import dispatch, registry
 from fdbr.ops.indexing.keys import split
-from fdbr.ops.indexing.positions import within
-from fdbr.ops.nn.attention.pieces import How
+from fdbr.ops.indexing.positions import checked_index
+from fdbr.ops.nn.attention.pieces import Settings
 from fdbr.ops.nn.windows import Geometry
 from fdbr.solvers.host import checked, on_host
 
@@ -21,7 +21,7 @@ FLAGS = np.array([[True, False], [True, True]])
 
 STEPS = "it is piecewise constant: its derivative is 0 wherever it exists"
 TRUTH = "its values are truth values, which do not change by small amounts"
-PLACES = "its values are places or counts: integers, which do not change by small amounts"
+INDICES = "its values are places or counts: integers, which do not change by small amounts"
 EXACT = "its operands are integers or truth values, which are not differentiated"
 CORRECTION = "the paper takes it for a constant"
 SHAPE = "its value depends on its operands' shape, dtype or keys alone"
@@ -31,13 +31,13 @@ def _key(x: Any) -> Any:
     return ops.astype(ops.abs(x[0]), np.uint64)
 
 
-def _places(x: Any) -> Any:
+def _indices(x: Any) -> Any:
     return ops.astype(ops.abs(x), np.int64)
 
 
-def _last_named(x: Any) -> Any:
+def _last_written(x: Any) -> Any:
     key, indices, x = split(np.array([0, 0]), x)
-    return dispatch(registry["last_named"], (x, *indices), {"key": key})
+    return dispatch(registry["last_written"], (x, *indices), {"key": key})
 
 
 WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
@@ -47,7 +47,7 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "trunc": (STEPS, ops.trunc),
     "round": (STEPS, ops.round),
     "floor_divide": (STEPS, lambda x: ops.floor_divide(x, 0.75)),
-    "astype_exact": (PLACES, lambda x: ops.astype(x, np.int64)),
+    "astype_exact": (INDICES, lambda x: ops.astype(x, np.int64)),
     "equal": (TRUTH, lambda x: ops.equal(x, 0.5)),
     "not_equal": (TRUTH, lambda x: ops.not_equal(x, 0.5)),
     "less": (TRUTH, lambda x: ops.less(x, 0.5)),
@@ -64,14 +64,17 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "signbit": (TRUTH, ops.signbit),
     "all": (TRUTH, lambda x: ops.all(x > 0, axis=0)),
     "any": (TRUTH, lambda x: ops.any(x > 2.25, axis=0)),
-    "within": (PLACES, lambda x: within(_places(x), least=0, count=1 << 40, name="getitem")),
-    "argmax": (PLACES, lambda x: ops.argmax(x, axis=0)),
-    "argmin": (PLACES, lambda x: ops.argmin(x, axis=0)),
-    "numpys_order": (PLACES, lambda x: np.argsort(x, axis=0)),
-    "numpys_parts": (PLACES, lambda x: np.argpartition(x, 0, axis=0)),
-    "partition": (PLACES, lambda x: registry["partition"].apply(x, kth=(0,), axis=0)),
+    "checked_index": (
+        INDICES,
+        lambda x: checked_index(_indices(x), least=0, count=1 << 40, name="getitem"),
+    ),
+    "argmax": (INDICES, lambda x: ops.argmax(x, axis=0)),
+    "argmin": (INDICES, lambda x: ops.argmin(x, axis=0)),
+    "numpys_order": (INDICES, lambda x: np.argsort(x, axis=0)),
+    "numpys_parts": (INDICES, lambda x: np.argpartition(x, 0, axis=0)),
+    "partition": (INDICES, lambda x: registry["partition"].apply(x, kth=(0,), axis=0)),
     "checked": (TRUTH, lambda x: checked(lambda *_: None, ops.any(x > 0, axis=0), ops.sum(x))),
-    "count_nonzero": (PLACES, lambda x: ops.count_nonzero(x > 0, axis=0)),
+    "count_nonzero": (INDICES, lambda x: ops.count_nonzero(x > 0, axis=0)),
     "bitwise_and": (EXACT, lambda x: ops.bitwise_and(x > 0, FLAGS)),
     "bitwise_or": (EXACT, lambda x: ops.bitwise_or(x > 1, FLAGS)),
     "bitwise_xor": (EXACT, lambda x: ops.bitwise_xor(x > 0, FLAGS)),
@@ -80,23 +83,23 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "bitwise_invert": (EXACT, lambda x: ops.bitwise_invert(x > 0)),
     "full_like": (SHAPE, lambda x: ops.zeros_like(x)),
     "region": (SHAPE, lambda x: dispatch(registry["region"], (x,), {"key": (0,)})),
-    "last_named": (SHAPE, lambda x: _last_named(x)),
-    "argsort": (PLACES, lambda x: ops.argsort(x, axis=0)),
-    "searchsorted": (PLACES, lambda x: ops.searchsorted(np.array([-1.0, 1.0]), x)),
-    "exponent": (PLACES, lambda x: np.frexp(x)[1]),
+    "last_written": (SHAPE, lambda x: _last_written(x)),
+    "argsort": (INDICES, lambda x: ops.argsort(x, axis=0)),
+    "searchsorted": (INDICES, lambda x: ops.searchsorted(np.array([-1.0, 1.0]), x)),
+    "exponent": (INDICES, lambda x: np.frexp(x)[1]),
     "spacing": (STEPS, lambda x: np.spacing(x) * 2.0**52),
     "on_host": (SHAPE, lambda x: on_host(lambda x: (np.floor(x),), [x], [(x.shape, "float64")])[0]),
     "bitwise_count": (EXACT, lambda x: np.bitwise_count(ops.argmax(x, axis=0))),
     "gammasgn": (STEPS, lambda x: ops.special.gammasgn(x)),
     "gcd": (EXACT, lambda x: np.gcd(ops.argmax(x, axis=0), 2)),
-    "top_places": (PLACES, lambda x: ops.top_k(x, 1, axis=0)[1]),
-    "ranked_places": (
-        PLACES,
-        lambda x: registry["ranked_places"].apply(x, ranks=(0, x.shape[0] // 2), axis=0),
+    "top_indices": (INDICES, lambda x: ops.top_k(x, 1, axis=0)[1]),
+    "rank_indices": (
+        INDICES,
+        lambda x: registry["rank_indices"].apply(x, ranks=(0, x.shape[0] // 2), axis=0),
     ),
     "lcm": (EXACT, lambda x: np.lcm(ops.argmax(x, axis=0), 2)),
     "window_winners": (
-        PLACES,
+        INDICES,
         lambda x: dispatch(
             registry["window_winners"],
             (x, x[:, :1]),
@@ -104,7 +107,7 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
         ),
     ),
     "region_peaks": (
-        PLACES,
+        INDICES,
         lambda x: dispatch(
             registry["region_peaks"],
             (x[None, None], WINDOWS, WINDOWS, np.array([0])),
@@ -120,7 +123,7 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
         lambda x: dispatch(
             registry["kept_weights"],
             (ops.reshape(_key(x), (1, 2)), x),
-            {"how": How(1.0, None, None, False, False, 0.5, (), None)},
+            {"settings": Settings(1.0, None, None, False, False, 0.5, (), None)},
         ),
     ),
     "support": (TRUTH, lambda x: dispatch(registry["support"], (x,), {"axis": 0})),
@@ -129,13 +132,17 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
         EXACT,
         lambda x: dispatch(registry["noise"], (_key(x),), {"shape": (3,), "law": "normal"}),
     ),
-    "stretch": (
+    "clipped_ratio": (
         CORRECTION,
-        lambda x: dispatch(registry["stretch"], (x * x, x * x + 1), {"eps": 1e-5, "limit": 3.0}),
+        lambda x: dispatch(
+            registry["clipped_ratio"], (x * x, x * x + 1), {"eps": 1e-5, "limit": 3.0}
+        ),
     ),
-    "shift": (
+    "clipped_shift": (
         CORRECTION,
-        lambda x: dispatch(registry["shift"], (x, x + 1, x * x), {"eps": 1e-5, "limit": 5.0}),
+        lambda x: dispatch(
+            registry["clipped_shift"], (x, x + 1, x * x), {"eps": 1e-5, "limit": 5.0}
+        ),
     ),
     "kept": (
         EXACT,

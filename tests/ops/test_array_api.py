@@ -166,7 +166,7 @@ def test_the_namespace_tells_its_capabilities():
         n for n in OTHERS if hasattr(np.dtype, "kind") and n[-1].isdigit()
     } | {"bool"}
     assert len(info.dtypes(kind="integral", device="cpu")) == 8
-    with pytest.raises(ValueError, match="'floats' is no kind"):
+    with pytest.raises(ValueError, match="'floats' is not a kind"):
         info.dtypes(kind="floats")
 
 

@@ -135,7 +135,7 @@ def test_a_scipy_that_takes_no_stacks_is_given_the_matrices_one_by_one(monkeypat
     calls = []
     root = scipy.linalg.sqrtm
     monkeypatch.setattr(scipy.linalg, "sqrtm", lambda one: calls.append(one.ndim) or root(one))
-    monkeypatch.setattr(roots, "_takes_stacks", lambda: False)
+    monkeypatch.setattr(roots, "_scipy_accepts_stacks", lambda: False)
     assert_allclose((linalg.sqrtm(x), linalg.logm(x)), desired, rtol=1e-14, atol=1e-14)
     assert set(calls) == {2}
 

@@ -66,7 +66,7 @@ def test_some_places_of_the_order_are_those_of_all(case, seed):
     if x.dtype.kind == "c":
         return
     order = np.argsort(x, axis=axis, kind="stable")
-    found = sorting._ranked_places(x, ranks=ranks, axis=axis)
+    found = sorting._rank_indices(x, ranks=ranks, axis=axis)
     np.testing.assert_array_equal(found, np.take(order, ranks, axis))
 
 

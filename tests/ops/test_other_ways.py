@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
-from fdbr.ops.reductions.row_iteration import multiplied, where_they_lie
+from fdbr.ops.reductions.row_iteration import broadcast_product, unbuffered_rows
 
 SEEDS = st.integers(0, 1000)
 
@@ -63,11 +63,11 @@ def test_outer_and_kronecker_products_are_numpys_to_the_last_bit(shape, other, c
 @given(st.integers(1, 3), st.integers(1, 600), st.integers(1, 50))
 def test_products_of_rows_where_they_lie_are_the_same(a, b, c):
     x, y = normal(0, a, 1, b, 1), normal(1, 1, c, 1, 30)
-    assert np.array_equal(multiplied(x, y), x * y)
+    assert np.array_equal(broadcast_product(x, y), x * y)
 
 
 def size_of_buffers_then_error():
-    with where_they_lie(999):
+    with unbuffered_rows(999):
         raise ArithmeticError(np.getbufsize())
 
 

@@ -10,17 +10,27 @@ import contextlib
 import dis
 import functools
 import inspect
+import sys
 import types
 from typing import Any
 
 import attrs
 import numpy as np
 
+from fdbr.compiler.ir.op import EQUAL
 from fdbr.compiler.ir.program import Variable, kind_of
 from fdbr.core.array_modules import is_locked
+from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, plain
 
-__all__ = ["GuardStates", "StateKey", "IncomparableError", "decides", "user_frame"]
+__all__ = [
+    "GuardStates",
+    "IncomparableError",
+    "StateKey",
+    "branches_are_read",
+    "operands_of_branch",
+    "user_frame",
+]
 
 _MOST = 2000  # values that are compared at one guard; beyond it comparing costs too much
 _LARGE = 1 << 16  # bytes of an array that is compared by its elements
@@ -47,6 +57,9 @@ class GuardStates:
     ----------
     repeat
         Whether a guard was evaluated twice at one instruction of one call.
+    compared
+        The result of the last comparison, its operation, and the frame and instruction of the
+        comparison.
     """
 
     def __init__(self) -> None:
@@ -55,6 +68,7 @@ class GuardStates:
         self._held: list[Any] = []  # keeps objects alive, so that addresses are not reused
         self._asked: set[tuple[int, int]] = set()
         self.repeat = False
+        self.compared: tuple[Any, ...] = ()
 
     def close(self) -> None:
         """Release the frames; the function has returned."""
@@ -77,12 +91,19 @@ class GuardStates:
             self.repeat = key in self._asked
             self._asked.add(key)
 
-    def number(self, trace: Trace, frame: Any) -> tuple[int | None, tuple[Variable, ...]]:
+    def compare(self, primitive: Primitive, result: Variable, frame: Any) -> None:
+        """Record a comparison that ran below a frame."""
+        if frame is not None:
+            self.compared = result, primitive, id(frame), frame.f_lasti
+
+    def number(
+        self, trace: Trace, frame: Any, asked: Variable
+    ) -> tuple[int | None, tuple[Variable, ...]]:
         """Return the number of the state at a guard below a frame; `None` if it cannot repeat.
 
         Values of this trace may differ in the same state; they are returned with it, in order.
         """
-        if frame is None or not decides(frame.f_code, frame.f_lasti):
+        if frame is None or not operands_of_branch(frame, asked, self.compared):
             return None, ()
         state_key = _TracedStateKey(trace, frame.f_code.co_freevars, self._held)
         try:
@@ -101,22 +122,96 @@ def user_frame(frame: Any) -> Any:
     return frame
 
 
-@functools.lru_cache(4096)
-def decides(code: Any, place: int) -> bool:
-    """Return whether an instruction only branches on a value, and is in no ``for`` loop.
+def operands_of_branch(frame: Any, asked: Variable, compared: tuple[Any, ...]) -> int:
+    """Return how many values a frame's instruction takes that branches by one truth value.
 
-    The positions of iterators and generators cannot be read, so their states cannot be compared.
+    It is 0 unless the next instruction depends on the truth of ``asked`` and on nothing else.  It
+    is 0 in a ``for`` loop and in a generator too: the positions of iterators and generators cannot
+    be read, so their states cannot be compared.
+
+    Parameters
+    ----------
+    frame
+        A frame, at the instruction.
+    asked
+        The variable whose truth value is needed.
+    compared
+        The last comparison, as `GuardStates` records it.
+    """
+    branch = _branch_at(frame.f_code, frame.f_lasti)
+    if type(branch) is int:
+        return branch
+    # From Python 3.13 on, the instruction that compares also takes the truth of its result.  If it
+    # compares lists, it takes the truth of each comparison of their elements before, and none of
+    # these decides alone.  But the elements of containers are compared for equality only.
+    if compared[:1] + compared[2:] != (asked, id(frame), frame.f_lasti):
+        return 0
+    return 2 if compared[1] is not EQUAL or _is_number(frame, branch) else 0
+
+
+@functools.lru_cache(4096)
+def _branch_at(code: Any, offset: int) -> Any:
+    """Return how many values an instruction takes that only branches; 0 for other instructions.
+
+    For an instruction that compares as well, return the instruction before it, or `None` if that
+    may be another one.
     """
     if code.co_flags & _GENERATING:
-        return False
-    decides = False
+        return 0
+    found: Any = 0
+    before = None
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "FOR_ITER" and instruction.offset <= place < instruction.argval:
-            return False
-        if instruction.offset == place:
-            name = instruction.opname
-            decides = ("JUMP" in name and "_IF_" in name) or name == "TO_BOOL"
-    return decides
+        name = instruction.opname
+        if name == "FOR_ITER" and instruction.offset <= offset < instruction.argval:
+            return 0
+        if instruction.offset == offset:
+            if ("JUMP" in name and "_IF_" in name) or name == "TO_BOOL":
+                found = 1
+            elif name == "COMPARE_OP" and instruction.argrepr.startswith("bool("):
+                found = None if instruction.is_jump_target else before
+        before = instruction
+    return found
+
+
+def _is_number(frame: Any, load: dis.Instruction | None) -> bool:
+    """Whether an instruction pushes a number: a constant, or a variable that holds one."""
+    if load is None or not load.opname.startswith(("LOAD_CONST", "LOAD_FAST", "LOAD_SMALL_INT")):
+        return False
+    value = load.argval[-1] if type(load.argval) is tuple else load.argval
+    if load.opname.startswith("LOAD_FAST"):
+        value = frame.f_locals.get(value)
+    return issubclass(type(value), (int, float, complex, np.generic, Tracer))
+
+
+class _Probe:
+    """Notes what its own truth is asked by."""
+
+    def __init__(self) -> None:
+        self.branches: list[int] = []
+        self.compared: tuple[Any, ...] = ()
+
+    def __gt__(self, other: Any) -> Any:
+        self.compared = self, None, id(sys._getframe(1)), sys._getframe(1).f_lasti
+        return self
+
+    def __bool__(self) -> bool:
+        found: Any = self
+        self.branches.append(operands_of_branch(sys._getframe(1), found, self.compared))
+        return False
+
+
+@functools.cache
+def branches_are_read() -> bool:
+    """Whether branches are known by the instructions of this interpreter, which differ by version.
+
+    Where they are not, every number of iterations of a ``while`` has a trace of its own.
+    """
+    probe = _Probe()
+    while probe > 1:
+        pass
+    if probe:
+        pass
+    return all(probe.branches)
 
 
 class StateKey:

@@ -9,6 +9,7 @@ import numpy as np
 from fdbr.compiler.engine.function import Jitted
 from fdbr.compiler.engine.tiers import Code
 from fdbr.errors.checks import describe, integer, integers
+from fdbr.errors.public import public
 
 __all__ = ["jit"]
 
@@ -40,6 +41,7 @@ def jit(
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
+@public("fdbr")
 def jit(
     f: Any = _LATER,
     *,

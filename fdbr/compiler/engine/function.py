@@ -24,7 +24,7 @@ from fdbr.compiler.engine.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.donation import Donation
 from fdbr.compiler.engine.outputs import published
-from fdbr.compiler.engine.pullback import Differentiated, Form
+from fdbr.compiler.engine.pullback import DeclinedError, Differentiated, Form
 from fdbr.compiler.engine.report import Report, report_of
 from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
 from fdbr.compiler.engine.tiers import Code
@@ -32,9 +32,11 @@ from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program
 from fdbr.core.collective_log import log_of_meetings, rewind
 from fdbr.core.effects import Callbacks, without_effects
+from fdbr.core.observation import hook
 from fdbr.core.tape import entries
 from fdbr.core.tracer import Tracer, follows_runs, running
 from fdbr.errors.checks import named_as
+from fdbr.errors.public import public
 from fdbr.transforms import harvest
 
 __all__ = ["Jitted", "disable_jit"]
@@ -111,6 +113,10 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _disabled.get():
             return self._f(*args, **kwargs)
+        if (watch := hook.watch) is not None:
+            result = watch.jitted(self, args, kwargs)
+            if result is not NotImplemented:
+                return result  # type: ignore[no-any-return]
         if harvest.are_collected():
             return self._call_harvested(args, kwargs)
         stub, entry, trace = self._last
@@ -160,10 +166,11 @@ class Jitted(Generic[P, R]):
         call = self._flattened(args, kwargs, start)
         if call.traced:
             inside = Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
-            result = inside.result()
-            if result is NotImplemented:  # the outer transformation must trace the function itself
-                return self._run_timed(inside.entry, args, kwargs)
-            return result
+            try:
+                return inside.result()
+            except DeclinedError:  # the outer transformation must trace the function itself
+                pass
+            return self._run_timed(inside.entry, args, kwargs)
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
         if entry.heavy is None:
             entry.heavy = self._donation.is_large(args)
@@ -516,6 +523,7 @@ class Jitted(Generic[P, R]):
         return f"<fdbr.jit of {self._cache.name}: {count} trace{'s' * (count != 1)}>"
 
 
+@public("fdbr")
 @contextlib.contextmanager
 def disable_jit() -> Iterator[None]:
     """Run jitted functions eagerly while the block lasts, in this thread or task.

@@ -1,6 +1,6 @@
 """Primitives that programs, passes and back ends refer to directly.
 
-Properties of whole classes of operations follow from their declarations: see `Primitive`.
+Properties of whole classes of operations follow from their declarations: see `Facts`.
 """
 
 from fdbr import ops  # noqa: F401, which declares them
@@ -24,14 +24,18 @@ DET = registry["det"]
 DIAGONAL = registry["diagonal"]
 DIVIDE = registry["divide"]
 EMBED_DIAGONAL = registry["embed_diagonal"]
+EQUAL = registry["equal"]
 FLIP = registry["flip"]
 FLOOR = registry["floor"]
 FULL_LIKE = registry["full_like"]
 GATHER = registry["gather"]
 GREATER = registry["greater"]
+GREATER_EQUAL = registry["greater_equal"]
 HALF_TRIANGLE = registry["half_triangle"]
 INTEGER_POWER = registry["integer_power"]
 INV = registry["inv"]
+LESS = registry["less"]
+LESS_EQUAL = registry["less_equal"]
 MATMUL = registry["matmul"]
 MATMUL_TRANSPOSED = registry["matmul_transposed"]
 MATRIX_TRANSPOSE = registry["matrix_transpose"]
@@ -43,6 +47,7 @@ MIN = registry["min"]
 MINIMUM = registry["minimum"]
 MULTIPLY = registry["multiply"]
 NEGATIVE = registry["negative"]
+NOT_EQUAL = registry["not_equal"]
 PAD_ZEROS = registry["pad_zeros"]
 PERMUTE = registry["permute"]
 POSITIVE = registry["positive"]
@@ -71,6 +76,9 @@ TRUNC = registry["trunc"]
 UNSLICE = registry["unslice"]
 WHERE = registry["where"]
 WINDOW_WINNERS = registry["window_winners"]
+
+COMPARISONS = frozenset({EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, NOT_EQUAL})
+"""The operations of Python's comparison operators."""
 
 PRODUCTS = frozenset({MATMUL, MATMUL_TRANSPOSED, AFFINE})
 """Matrix products."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.capture.loop_states import IncomparableError, StateKey, decides
+from fdbr.compiler.capture.loop_states import IncomparableError, StateKey, operands_of_branch
 from fdbr.compiler.capture.value_stack import depth_before
 from fdbr.compiler.ir.program import Variable
 from fdbr.core.tracer import Trace
@@ -76,14 +76,15 @@ class _Sight(StateKey):
         return super()._inside(value, kind)
 
 
-def seen(trace: Trace, frame: Any, base: Any, held: list[Any], frames: list[Any]) -> Seen | None:
+def seen(
+    trace: Any, frame: Any, asked: Variable, base: Any, held: list[Any], frames: list[Any]
+) -> Seen | None:
     """Return the state of a frame; `None` if it cannot be compared completely.
 
     Objects that must outlive the states are appended to ``held``, frames to ``frames``.
     """
-    if frame is None or not decides(frame.f_code, frame.f_lasti):
-        return None
-    if depth_before(frame.f_code, frame.f_lasti) != 1:
+    operands = 0 if frame is None else operands_of_branch(frame, asked, trace.places.compared)
+    if not operands or depth_before(frame.f_code, frame.f_lasti) != operands:
         return None
     try:
         found = Seen(frame, _is_alone(frame.f_back, base), _Sight(trace, held))

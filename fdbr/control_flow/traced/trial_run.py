@@ -66,7 +66,8 @@ class _Rehearsing(StageTrace):
         answer = kind(tracer.value)
         there = None
         if kind is bool:
-            there = seen(self, user_frame(sys._getframe(1)), self.base, self._held, self.frames)
+            frame = user_frame(sys._getframe(1))
+            there = seen(self, frame, tracer.variable, self.base, self._held, self.frames)
         position = len(self.steps)
         self.questions.append(Question(position, tracer.variable, kind, answer, there))
         return answer

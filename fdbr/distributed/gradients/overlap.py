@@ -18,6 +18,7 @@ from fdbr.distributed.gradients.buckets import EARLY_BYTES, bucket_bytes_of, buc
 from fdbr.distributed.gradients.early import complete
 from fdbr.distributed.gradients.steps import begin_bucket, begin_round, programs_around, wait_for
 from fdbr.distributed.gradients.weights import factor_of, weight_of
+from fdbr.errors.public import public
 from fdbr.pytrees.structure import flatten, is_inexact, structure, unflatten
 from fdbr.transforms import vjp
 from fdbr.transforms.argnums import Inputs
@@ -30,6 +31,7 @@ __all__ = ["value_and_grad"]
 _NAME = "value_and_grad"
 
 
+@public("fdbr.distributed")
 def value_and_grad(
     f: Callable[..., Any],
     comm: Communicator,

@@ -1,26 +1,26 @@
-"""Declarations of operations: a value, and the rules that its kind derives.
+"""Decorators that declare operations: a value and a derivative, from which all rules follow.
 
-An operation is declared in one place, as a function of an array module and its operands,
-under a decorator that names its kind and states its derivative once, in fdbr's own terms:
+An operation is a function of an array module and its operands.  Its decorator says what form
+the derivative has and takes the derivative itself, stated once:
 
 - `elementwise`: the partial derivative in each operand;
 - `linear`: the transpose in each operand; the operation is linear in all of them together;
 - `joining` and `indexed`: `linear`, for any number of operands, and with indices;
-- `multilinear`: the transpose in each operand; it is linear in each of them alone;
+- `multilinear`: the transpose in each operand; the operation is linear in each of them alone;
 - `several`: the partial derivatives of several outputs, element by element;
-- `opaque`: the reverse and the forward rule of each operand;
+- `opaque`: the vjp and the jvp rule of each operand;
 - `constant`: the derivative is zero wherever it exists;
-- `reduction`: what becomes of each element, and of two of them; no derivative is stated.
+- `reduction`: how elements are mapped and combined; the derivative follows.
 
-A statement says by its parameter names what it needs: an operand, ``out`` (the value),
-``shape``, ``dtype`` or ``like`` (of the operand that is differentiated), or a keyword of the
-operation.  What it names is kept for the backward pass, and nothing else.
+A derivative is a function whose parameter names say what it needs: an operand, ``out`` (the
+value), ``shape``, ``dtype`` or ``like`` (of the operand that is differentiated), or a keyword of
+the operation.  Only these are saved for the backward pass.
 
-Beside its derivative an operation states how it acts on a whole batch at once, ``batch``: see
-`fdbr.ops.declare.batches`.  For elementwise operations that follows.
+An operation also states its batching rule, ``batch``: see `fdbr.ops.declare.batches`.
+Elementwise operations get theirs by default.
 
-Statements are written with operators, array methods and `fdbr.ops`, so they work on traced
-values too, and derivatives of derivatives come by themselves.
+Derivatives are written with operators, array methods and `fdbr.ops`, so they accept traced
+values, and higher derivatives follow.
 """
 
 from fdbr.ops.declare.batches import aligned, leading, prefixed, shifted

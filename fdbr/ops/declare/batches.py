@@ -1,9 +1,9 @@
 """Batching rules: operations on a whole batch of examples at once.
 
-A batched operand carries the batch as its first axis.  An operation's batch statement is a
-function ``batch(apply, values, batched, size, params)``: ``values`` are the operands, of which
-those with ``batched[i]`` are batched, all of one ``size``; ``apply(*values, **params)`` applies
-the operation itself.  The result is batched.
+A batched operand has the batch as its first axis.  A batching rule is a function
+``batch(apply, values, batched, size, params)``: ``values`` are the operands, ``batched[i]`` says
+whether operand ``i`` has a batch axis, of length ``size``, and ``apply(*values, **params)``
+applies the operation itself.  The rule returns a batched result.
 """
 
 from typing import Any
@@ -15,12 +15,12 @@ __all__ = ["aligned", "leading", "prefixed", "shifted", "spread"]
 
 
 def aligned(apply: Function, values: Any, batched: Any, size: int, params: Any) -> Any:
-    """For operations that broadcast: give the examples as many axes as the others have."""
+    """Apply an operation that broadcasts, after lining up the axes of the examples."""
     return apply(*align(values, batched), **params)
 
 
 def leading(core: int) -> Function:
-    """For operations on the last ``core`` axes, before which all others broadcast."""
+    """Make the rule of an operation on the last ``core`` axes, whose other axes broadcast."""
 
     def batch(apply: Function, values: Any, batched: Any, size: int, params: Any) -> Any:
         return apply(*align(values, batched, core), **params)
@@ -29,7 +29,7 @@ def leading(core: int) -> Function:
 
 
 def align(values: Any, batched: Any, core: int = 0) -> list[Any]:
-    """The operands with axes of length 1 behind the batch, so that their own axes line up."""
+    """Insert axes of length 1 after the batch axis, so that the axes of the examples line up."""
     ranks = [_rank(value) - flag for value, flag in zip(values, batched, strict=True)]
     rank = max(core, *ranks)
     return [
@@ -41,7 +41,7 @@ def align(values: Any, batched: Any, core: int = 0) -> list[Any]:
 
 
 def shifted(*names: str) -> Function:
-    """For operations on axes that keywords count from the front: they move by one."""
+    """Make the rule of an operation whose keywords ``names`` hold axes, to which it adds one."""
 
     def batch(apply: Function, values: Any, batched: Any, size: int, params: Any) -> Any:
         moved = {name: _shift(params[name]) for name in names}
@@ -55,7 +55,7 @@ def _shift(axes: Any) -> Any:
 
 
 def prefixed(name: str) -> Function:
-    """For operations to a shape that a keyword gives: the batch comes first."""
+    """Make the rule of an operation whose keyword ``name`` is a shape: prepend the batch size."""
 
     def batch(apply: Function, values: Any, batched: Any, size: int, params: Any) -> Any:
         return apply(*values, **{**params, name: (size, *params[name])})
@@ -64,7 +64,7 @@ def prefixed(name: str) -> Function:
 
 
 def spread(value: Any, flag: bool, size: int) -> Any:
-    """A batched operand: itself, or one that is not batched repeated along the batch."""
+    """Broadcast an operand along a new batch axis, unless it is batched already."""
     if flag:
         return value
     return dispatch(registry["broadcast_to"], (value,), {"to": (size, *value.shape)})

@@ -1,4 +1,4 @@
-"""Which reductions of the library a function of two elements stands for."""
+"""Recognize functions of two elements that built-in reductions compute."""
 
 import operator
 from typing import Any
@@ -10,9 +10,9 @@ from fdbr.core.expr import FLOATS, INTEGERS, Graph, InexpressibleError
 from fdbr.core.primitive import dispatch, registry
 from fdbr.ops.declare.rules import Function
 
-__all__ = ["is_kept", "reduced_by", "recognised"]
+__all__ = ["keeps_dtype", "apply_reduction", "recognize_reductions"]
 
-_KNOWN = {
+_REDUCTION_OF = {
     "add": "sum",
     "multiply": "prod",
     "maximum": "max",
@@ -20,36 +20,47 @@ _KNOWN = {
     "logical_and": "all",
     "logical_or": "any",
 }
-"""The reductions of the library by the functions that they join two elements by."""
+"""The built-in reduction for each function that combines two elements."""
 
 _OPERATORS = ((operator.add, "sum"), (operator.mul, "prod"))
-_OWN = FLOATS.keys() | INTEGERS  # the dtypes of expressions
-_LIKE = {kind: np.dtype("f8" if kind in "fc" else "i8") for kind in "fciu"}  # for others
-_UNSUITED = InexpressibleError, AttributeError, TypeError, ValueError, LookupError, ArithmeticError
+_EXPRESSIBLE = FLOATS.keys() | INTEGERS  # dtypes that expressions have
+_SAME_KIND = {kind: np.dtype("f8" if kind in "fc" else "i8") for kind in "fciu"}  # replaces others
+_NOT_EXPRESSIBLE = (
+    InexpressibleError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+)
 
 
-def is_kept(name: str, state: Any) -> bool:
-    """Whether a reduction of the library joins numbers of a dtype to one of the same."""
+def keeps_dtype(name: str, state: Any) -> bool:
+    """Whether a built-in reduction of a state has the dtype of the state."""
     return state.dtype == bool if name in ("all", "any") else state.dtype.kind in "fcbiu"
 
 
-def reduced_by(name: str, state: Any, axes: tuple[int, ...]) -> Any:
-    """A part of a state by a reduction of the library, in its own dtype."""
+def apply_reduction(name: str, state: Any, axes: tuple[int, ...]) -> Any:
+    """Reduce one part of a state with a built-in reduction, in its own dtype."""
     params = {"axes": axes} if name in ("max", "min", "prod") else {"axes": axes, "keepdims": False}
     out = dispatch(registry[name], (state,), params)
     return out if out.dtype == state.dtype else out.astype(state.dtype)
 
 
-def recognised(combine: Function, dtypes: tuple[Any, ...]) -> tuple[str, ...] | None:
-    """The reductions that join each part of a state as a function does; `None` if one is unknown.
+def recognize_reductions(combine: Function, dtypes: tuple[Any, ...]) -> tuple[str, ...] | None:
+    """Find the built-in reduction equal to ``combine`` for each part of a state.
 
-    The function is followed on expressions, which tell what it does to two elements.
+    Return `None` if a part has none.  The function is called on symbolic expressions, whose
+    graph shows what it does to two elements.
     """
     several = len(dtypes) > 1
     known = None if several else _by_identity(combine)
     if known is not None:
         return (known,)
-    kinds = [_LIKE.get(dtype.kind, dtype) if dtype not in _OWN else dtype for dtype in dtypes]
+    kinds = [
+        _SAME_KIND.get(dtype.kind, dtype) if dtype not in _EXPRESSIBLE else dtype
+        for dtype in dtypes
+    ]
     graph = Graph(functions)
     a, b = (
         tuple(
@@ -63,26 +74,26 @@ def recognised(combine: Function, dtypes: tuple[Any, ...]) -> tuple[str, ...] | 
     try:
         out = combine(a, b) if several else (combine(a[0], b[0]),)
         names = [_name(part, x, y) for part, x, y in zip(out, a, b, strict=True)]
-    except _UNSUITED:
+    except _NOT_EXPRESSIBLE:
         return None
     found = tuple([name for name in names if name is not None])
     return found if len(found) == len(dtypes) else None
 
 
 def _by_identity(combine: Function) -> str | None:
-    """The reduction by one of NumPy's functions, an operation, or an operator."""
+    """Find the reduction if ``combine`` is itself a NumPy ufunc, an operation or an operator."""
     if isinstance(combine, np.ufunc):
-        return _KNOWN.get(combine.__name__)
-    own = getattr(combine, "primitive", None)
-    if own is not None:
-        return _KNOWN.get(own.name)
+        return _REDUCTION_OF.get(combine.__name__)
+    primitive = getattr(combine, "primitive", None)
+    if primitive is not None:
+        return _REDUCTION_OF.get(primitive.name)
     return next((name for function, name in _OPERATORS if function is combine), None)
 
 
 def _name(part: Any, x: Any, y: Any) -> str | None:
-    """The reduction that joins two elements to a node."""
+    """Find the reduction that combines ``x`` and ``y`` to the expression ``part``."""
     for name in ("add", "multiply", "maximum", "minimum"):
         join = registry[name].apply
         if part is join(x, y) or part is join(y, x):
-            return _KNOWN[name]
+            return _REDUCTION_OF[name]
     return None

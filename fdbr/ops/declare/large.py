@@ -1,9 +1,9 @@
-"""Operations on large NumPy arrays.
+"""Operations on large NumPy arrays: by kernels, by threads, or in pieces that save memory.
 
-Kernels compute them, or, of what those cannot do and takes long, threads compute piece by piece.
-Where memory is short, because a function is run again to save it, the temporary arrays of a piece
-are small beside the whole, and the result takes the place of an array that nobody can look at
-again.
+A compiled kernel computes an operation where it can; an expensive operation without a kernel is
+divided among threads.  While a checkpointed function is recomputed, results are computed piece
+by piece, so that temporary arrays stay small, and overwrite operands that have no other
+reference.
 """
 
 import copy
@@ -29,41 +29,44 @@ from fdbr.ops.declare.rules import Function
 __all__ = [
     "LARGE",
     "along_rows",
-    "brought",
+    "summed_product",
     "by_rows",
-    "by_runs",
-    "divided",
-    "evaluated",
-    "letting_go",
-    "multiplied",
-    "pulled",
+    "by_stages",
+    "with_threads",
+    "with_kernels",
+    "reusing_operand",
+    "cotangent_product",
+    "memory_saving_product",
     "reduces_by_kernel",
-    "sparing",
+    "saving_memory",
 ]
 
-LARGE = 1 << 18  # bytes from which on memory is saved
-_ROWS = 16  # times as small as `LEAST` is what kernels reduce along rows in several steps
-_STEPS = 8  # the same, of several steps on each element, or one that takes long
-_LONG = 1 << 21  # bytes from which on operations that take long are divided among threads
-_SHARE = 1 << 20  # bytes of a piece for a thread
-_PIECES = 8  # to save memory
+LARGE = 1 << 18  # bytes from which on memory is saved by overwriting and by pieces
+# A kernel replaces several passes of NumPy in these operations, so it pays for smaller arrays:
+# from `LEAST` / 16 bytes for reductions in several steps, from `LEAST` / 8 for elementwise
+# operations that are compound or heavy.
+_ROWS = 16
+_STEPS = 8
+_LONG = 1 << 21  # bytes from which on heavy operations are divided among threads
+_SHARE = 1 << 20  # bytes that a thread computes at a time
+_PIECES = 8  # pieces of a result that is computed to save memory: temporaries are 1/8 of it
 
-_sparing: ContextVar[bool] = ContextVar("sparing", default=False)
+_saving_memory: ContextVar[bool] = ContextVar("sparing", default=False)
 _array = np.ndarray
 
 
 @contextmanager
-def sparing() -> Iterator[None]:
-    """Have memory saved, though it takes some time, in what is computed meanwhile."""
-    token = _sparing.set(True)
+def saving_memory() -> Iterator[None]:
+    """Save memory at the cost of time within the context."""
+    token = _saving_memory.set(True)
     try:
         yield
     finally:
-        _sparing.reset(token)
+        _saving_memory.reset(token)
 
 
-def _in_a_row(*arrays: Any) -> Any:
-    """Arrays of one shape, so that their elements lie along the first axis if possible."""
+def _flattened(*arrays: Any) -> Any:
+    """View arrays of one shape as one axis each, where their memory order allows it."""
     if all(array.flags.c_contiguous for array in arrays):
         return [array.reshape(-1) for array in arrays]
     if all(array.flags.f_contiguous for array in arrays):
@@ -74,14 +77,14 @@ def _in_a_row(*arrays: Any) -> Any:
 # --- by kernels, or divided among threads ---------------------------------------------
 
 
-def evaluated(value: Function, heavy: bool, several: bool) -> Function:
-    """The value of an elementwise operation, of large arrays by a kernel.
+def with_kernels(value: Function, heavy: bool, compound: bool) -> Function:
+    """Wrap the value of an elementwise operation to compute large arrays by a kernel.
 
-    What no kernel can do is divided among threads, if it is heavy.  Of heavy operations, and those
-    of ``several`` steps, arrays are large sooner.
+    Without a kernel, a heavy operation is divided among threads.  Heavy and compound operations
+    use kernels for smaller arrays.
     """
-    times = _STEPS if heavy or several else 1
-    if len(inspect.signature(value).parameters) == 2:  # the usual cases without packing
+    times = _STEPS if heavy or compound else 1
+    if len(inspect.signature(value).parameters) == 2:  # the usual cases, without packing arguments
 
         @functools.wraps(value)
         def of_one(xp: Any, x: Any) -> Any:
@@ -114,8 +117,8 @@ def evaluated(value: Function, heavy: bool, several: bool) -> Function:
     return of_all
 
 
-def divided(value: Function) -> Function:
-    """The value of an elementwise operation that no kernel can do, divided among threads."""
+def with_threads(value: Function) -> Function:
+    """Wrap the value of an elementwise operation without a kernel to use threads if large."""
 
     @functools.wraps(value)
     def of_all(xp: Any, *operands: Any, **params: Any) -> Any:
@@ -144,19 +147,19 @@ def _of_large(
 def _in_pieces(value: Function, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     arrays = [operand for operand in operands if type(operand) is _array]
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    empty = value(np, *(_none(operand) for operand in operands), **params)
+    empty = value(np, *(_emptied(operand) for operand in operands), **params)
     out = np.empty_like(arrays[0], empty.dtype, subok=False, shape=shape)
-    into, *parts = _alongside(out, *operands)
+    flat_out, *parts = _alongside(out, *operands)
 
     def work(piece: slice) -> None:
-        into[piece] = value(np, *(_part(part, piece) for part in parts), **params)
+        flat_out[piece] = value(np, *(_part(part, piece) for part in parts), **params)
 
-    divide(work, slices(into, _SHARE))
+    divide(work, slices(flat_out, _SHARE))
     return out
 
 
 def along_rows(value: Function) -> Function:
-    """The value of an operation on some axes, ``axes``, of one operand.
+    """Wrap the value of an operation along ``axes`` of one operand.
 
     Large arrays are computed by a kernel, or divided among threads along another axis.
     """
@@ -175,16 +178,16 @@ def along_rows(value: Function) -> Function:
 
 
 def reduces_by_kernel(x: Any) -> bool:
-    """Whether an array is so large that kernels reduce it along rows in several steps."""
+    """Whether an array is large enough for a kernel that reduces rows in several steps."""
     return type(x) is _array and x.nbytes * _ROWS >= LEAST
 
 
 def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = None) -> Any:
-    """``function(axes, *operands)``, which acts along some axes of arrays.
+    """Call ``function(axes, *operands)``, which acts along some axes of arrays.
 
-    Its results have all axes of the operands, or 1 in the place of those along which it reduces.
-    Of large arrays it is computed by a kernel, or divided among threads.  A function that is made
-    anew for each call needs a name.
+    Its results keep all axes of the operands; those it reduces have length 1.  Large arrays are
+    computed by a kernel, or divided among threads.  Kernels are cached by ``name``, which a
+    function needs that is made anew for each call.
     """
     x = operands[0]
     if not reduces_by_kernel(x) or any(type(v) is not _array for v in operands):
@@ -192,40 +195,43 @@ def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = No
     found = kernels.reduced(name or function, functools.partial(function, (1,)), axes, operands)
     if found is not None:
         return found
-    place = next((i for i, n in enumerate(x.shape) if i not in axes and n > 1), None)
-    if place is None or x.nbytes < _LONG:
+    axis = next((i for i, n in enumerate(x.shape) if i not in axes and n > 1), None)
+    if axis is None or x.nbytes < _LONG:
         return function(axes, *operands)
-    front = (slice(None),) * place
+    front = (slice(None),) * axis
 
     def part_of(operand: Any, piece: slice) -> Any:
-        return operand if operand.shape[place] == 1 else operand[(*front, piece)]
+        return operand if operand.shape[axis] == 1 else operand[(*front, piece)]
 
     first = function(axes, *(part_of(operand, slice(0, 1)) for operand in operands))
-    several = type(first) is tuple
-    length = x.shape[place]
+    is_tuple = type(first) is tuple
+    length = x.shape[axis]
     outs = [
-        np.empty((*part.shape[:place], length, *part.shape[place + 1 :]), part.dtype)
-        for part in (first if several else (first,))
+        np.empty((*part.shape[:axis], length, *part.shape[axis + 1 :]), part.dtype)
+        for part in (first if is_tuple else (first,))
     ]
 
     def work(piece: slice) -> None:
         made = function(axes, *(part_of(operand, piece) for operand in operands))
-        for out, part in zip(outs, made if several else (made,), strict=True):
+        for out, part in zip(outs, made if is_tuple else (made,), strict=True):
             out[(*front, piece)] = part
 
     divide(work, parts(length, x.nbytes // _SHARE))
-    return tuple(outs) if several else outs[0]
+    return tuple(outs) if is_tuple else outs[0]
 
 
-def by_runs(function: Any, axes: tuple[int, ...], x: Any) -> Any:
-    """`by_rows`, of a reduction that may as well go along some of the axes first."""
+def by_stages(function: Any, axes: tuple[int, ...], x: Any) -> Any:
+    """Apply `by_rows` to one group of adjacent axes after another.
+
+    This fits reductions whose result does not depend on the order of the axes.
+    """
     for run in kernels.stages(x, axes):
         x = by_rows(function, run, x)
     return x
 
 
-def _none(value: Any) -> Any:
-    """An array of no elements in place of an array: what dtype a result has, it tells."""
+def _emptied(value: Any) -> Any:
+    """Replace an array by an empty one of its dtype, from which the result's dtype is found."""
     return np.empty(0, value.dtype) if type(value) is _array and value.ndim else value
 
 
@@ -234,22 +240,22 @@ def _part(value: Any, piece: slice) -> Any:
 
 
 def _alongside(out: Any, *values: Any) -> list[Any]:
-    """``out`` and values that broadcast to it, so that slices of them belong together."""
+    """Line up ``out`` and values that broadcast to it, so that equal slices correspond."""
     whole = [value for value in values if type(value) is _array and value.ndim]
     if all(value.shape == out.shape for value in whole):
-        out, *whole = _in_a_row(out, *whole)
+        out, *whole = _flattened(out, *whole)
     else:
         whole = [np.broadcast_to(value, out.shape) for value in whole]
     rest = iter(whole)
     return [out, *(next(rest) if type(v) is _array and v.ndim else v for v in values)]
 
 
-def multiplied(
+def cotangent_product(
     ct: Any, partial: Function, saved: Sequence[Any], heavy: bool, fixed: frozenset[int]
 ) -> Any:
-    """``ct * partial(*saved)``, where ``ct`` is large by a kernel, or divided among threads.
+    """Return ``ct * partial(*saved)``; for a large ``ct`` by a kernel, or divided among threads.
 
-    ``fixed`` are the places of what was saved and is no operand: a kernel holds for that alone.
+    ``fixed`` are the positions in ``saved`` of keywords, whose values a kernel is compiled for.
     """
     if type(ct) is not _array or ct.nbytes * (_STEPS if heavy else 1) < LEAST:
         return ct * partial(*saved)
@@ -259,24 +265,24 @@ def multiplied(
     if not heavy or ct.nbytes < _LONG or not _fits(ct, partial, saved):
         return ct * partial(*saved)
     out = np.empty_like(ct)
-    into, cts, *parts = _alongside(out, ct, *saved)
+    flat_out, cts, *parts = _alongside(out, ct, *saved)
 
     def work(piece: slice) -> None:
         share = partial(*(_part(part, piece) for part in parts))
         if getattr(getattr(share, "dtype", None), "char", "") == "?":
-            share = share.astype(ct.dtype)  # faster than to multiply by truth values
-        np.multiply(cts[piece], share, out=into[piece])
+            share = share.astype(ct.dtype)  # NumPy multiplies by booleans more slowly
+        np.multiply(cts[piece], share, out=flat_out[piece])
 
-    divide(work, slices(into, _SHARE))
+    divide(work, slices(flat_out, _SHARE))
     return out
 
 
-def brought(
+def summed_product(
     ct: Any, partial: Function, saved: Sequence[Any], like: Any, fixed: frozenset[int]
 ) -> Any:
-    """``ct * partial(*saved)``, added up where an operand of shape ``like[0]`` was repeated.
+    """Return ``ct * partial(*saved)``, summed to the shape ``like[0]`` of a broadcast operand.
 
-    A kernel does it at once; `None` where none can.
+    One kernel multiplies and sums; return `None` if there is none.
     """
     axes = tuple(
         axis
@@ -302,7 +308,10 @@ def _padded(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
 
 
 def _product(partial: Function, saved: Sequence[Any], fixed: frozenset[int]) -> Any:
-    """Which of what was saved are operands, the others, and the product as a function of nodes."""
+    """Return the positions of operands in ``saved``, the other values, and the product.
+
+    The product is a function of the cotangent and the operands.
+    """
     places = [i for i in range(len(saved)) if i not in fixed]
     kept = tuple([(i, saved[i]) for i in fixed])
 
@@ -320,29 +329,29 @@ def _by_kernel(ct: Any, partial: Function, saved: Sequence[Any], fixed: frozense
 
 
 def _fits(ct: Any, partial: Function, saved: Sequence[Any]) -> bool:
-    """Whether a partial derivative is an array of NumPy's, in the dtype and shape of ``ct``."""
+    """Whether a partial derivative is a NumPy array with the dtype and shape of ``ct``."""
     arrays = [value for value in saved if hasattr(value, "shape")]
-    # `isinstance` would take a traced value for the array that it stands for.
+    # `isinstance` is true for traced values, whose `__class__` is that of their array.
     if not all(issubclass(type(array), np.ndarray | np.generic) for array in arrays):
         return False
     try:
         shape = np.broadcast_shapes(ct.shape, *(array.shape for array in arrays))
     except ValueError:
         return False
-    share = partial(*(_none(value) for value in saved))
+    share = partial(*(_emptied(value) for value in saved))
     return shape == ct.shape and ct.dtype == np.result_type(ct, share)
 
 
-def pulled(
+def memory_saving_product(
     references: int, ct: Any, partial: Function, saved: Any, heavy: bool, fixed: frozenset[int]
 ) -> Any:
-    """``ct * partial(saved)`` for a large ``ct``.
+    """Return ``ct * partial(saved)`` for a large ``ct``.
 
-    Where memory is short it takes the place of ``ct``, if nobody has that but the caller of the
-    pull, who gives it away as `backward` does: ``references`` are those that the pull sees.
+    Within `saving_memory` the result overwrites ``ct`` if only `backward` refers to it, which
+    does not use it again; ``references`` is the number of references that the vjp rule counts.
     """
-    if not _sparing.get():
-        return multiplied(ct, partial, (saved,), heavy, fixed)
+    if not _saving_memory.get():
+        return cotangent_product(ct, partial, (saved,), heavy, fixed)
     if (
         type(saved) is not _array
         or saved.dtype != ct.dtype
@@ -353,44 +362,44 @@ def pulled(
     least = 0 if getattr(share, "dtype", None) == np.bool_ else LEAST // _STEPS
     alone = references == _SOLE_COTANGENT and _is_private(ct)
     out = ct if alone else np.empty_like(saved)
-    ct, saved, into = _in_a_row(ct, saved, out)
+    ct, saved, flat_out = _flattened(ct, saved, out)
 
     def work(piece: slice) -> None:
         if heavy and ct[piece].nbytes >= LEAST // _STEPS:
-            into[piece] = multiplied(ct[piece], partial, (saved[piece],), heavy, fixed)
+            flat_out[piece] = cotangent_product(ct[piece], partial, (saved[piece],), heavy, fixed)
         else:
-            np.multiply(ct[piece], partial(saved[piece]), out=into[piece])
+            np.multiply(ct[piece], partial(saved[piece]), out=flat_out[piece])
 
     if heavy and out.nbytes >= _LONG:
-        divide(work, slices(into, _SHARE))
+        divide(work, slices(flat_out, _SHARE))
     else:
-        for piece in _pieces(into, least):
+        for piece in _pieces(flat_out, least):
             work(piece)
     return out
 
 
 def _pieces(array: Any, least: int) -> list[slice]:
-    """Pieces by which memory is saved; of so many bytes at least, which a kernel takes."""
+    """Slices of about 1 / `_PIECES` of an array, of at least ``least`` bytes."""
     size = max(array.nbytes // _PIECES, least)
     rows = max(1, -(-size * len(array) // array.nbytes))
     return parts(len(array), len(array) // rows)
 
 
-# --- in the place of what nobody needs any more -------------------------------------
+# --- overwriting operands without other references ------------------------------------
 #
-# Whoever can look at an array holds a reference to it.  How few references there are at least is
-# found out with an array that nobody else has, by counting in the same way.
+# CPython counts references.  The count of an array that only the running call refers to differs
+# between versions, so it is measured once, with a fresh array on the same call path.
 
 
 def _is_private(array: Any) -> bool:
     return array.base is None and array.flags.writeable
 
 
-def letting_go(function: Function) -> Function:
-    """The function of an operation, which uses up an operand that nobody else has.
+def reusing_operand(function: Function) -> Function:
+    """Wrap an operation to overwrite an operand that has no other reference.
 
-    In ``tanh(linear(x, weight))`` nobody but `tanh` has the result of `linear`.  Where memory is
-    short, the result of `tanh` takes its place.
+    In ``tanh(linear(x, weight))`` only `tanh` refers to the result of `linear`.  Within
+    `saving_memory` the result of `tanh` overwrites it.
     """
     primitive = function.primitive  # type: ignore[attr-defined]
     value = primitive.value
@@ -399,35 +408,35 @@ def letting_go(function: Function) -> Function:
     none: dict[str, Any] = {}
 
     @functools.wraps(function)
-    def last(*args: Any) -> Any:
+    def call(*args: Any) -> Any:
         if len(args) != 1:
-            return function(*args)  # which says that this is an error
+            return function(*args)  # raises the error for a wrong number of arguments
         if (
             type(args[0]) is ReverseTracer
             and type(args[0].value) is _array
             and args[0].value.nbytes >= LARGE
-            and _sparing.get()
-            # The arguments are a tuple that this call has alone.  The operand gets no name here.
+            and _saving_memory.get()
+            # A local name for the operand would add a reference.
             and (sys.getrefcount(args[0]), sys.getrefcount(args[0].value)) == _SOLE_OPERAND
             and _is_private(args[0].value)
-            and primitive.value is value  # else somebody observes it
+            and primitive.value is value  # else a debugging hook observes it
         ):
             return dispatch(overwriting, args, none)
         return dispatch(primitive, args, none)
 
-    return last
+    return call
 
 
 def _overwrite(value: Function, xp: Any, x: Any) -> Any:
     if value(xp, x[:0]).dtype != x.dtype:
         return value(xp, x)
-    (row,) = _in_a_row(x)
+    (row,) = _flattened(x)
     for piece in _pieces(row, getattr(value, "least", 0)):
         row[piece] = value(xp, row[piece])
     return x
 
 
-def _count_operand(*args: Any) -> tuple[int, int]:
+def _operand_references(*args: Any) -> tuple[int, int]:
     return sys.getrefcount(args[0]), sys.getrefcount(args[0].value)
 
 
@@ -437,14 +446,14 @@ def _sole_operand() -> Any:
     return tracer
 
 
-def _count_cotangent(ct: Any, like: Any, saved: Any) -> int:
+def _cotangent_references(ct: Any, like: Any, saved: Any) -> int:
     return sys.getrefcount(ct)
 
 
-def _pull_alone(pull: Function, saved: tuple[Any, ...]) -> Any:
+def _call_as_backward(vjp: Function, saved: tuple[Any, ...]) -> Any:
     cotangent = object()
-    return pull(cotangent, *saved)  # as in `backward`
+    return vjp(cotangent, *saved)  # as `backward` does, with the same number of references
 
 
-_SOLE_OPERAND = _count_operand(_sole_operand())
-_SOLE_COTANGENT = _pull_alone(_count_cotangent, (None, None))
+_SOLE_OPERAND = _operand_references(_sole_operand())
+_SOLE_COTANGENT = _call_as_backward(_cotangent_references, (None, None))

@@ -14,8 +14,8 @@ __all__ = ["indexed", "joining", "linear"]
 def linear(*, batch: Function | None = None, **transposes: Any) -> Declaration:
     """Declare an operation that is linear in all the operands given here together.
 
-    A transpose takes the cotangent, and what it names, to the operand's cotangent.  Facts
-    may stand beside them (see `fdbr.core.primitive.Primitive`).
+    A transpose takes the cotangent, and what else its parameters name, to the operand's
+    cotangent.  Fields of `fdbr.core.primitive.Facts` may be given beside the transposes.
     """
     facts = facts_in(transposes)
 
@@ -31,7 +31,7 @@ def linear(*, batch: Function | None = None, **transposes: Any) -> Declaration:
 
 
 def _forward(primitive: Any, positions: Sequence[int] | None) -> Function:
-    """The operation itself, of the tangents; of zeros where an operand has none."""
+    """Make the jvp rule: the operation applied to tangents, zeros where an operand has none."""
 
     def forward(values: Any, tangents: Any, out: Any, params: Any) -> Any:
         args = list(values)
@@ -43,10 +43,10 @@ def _forward(primitive: Any, positions: Sequence[int] | None) -> Function:
 
 
 def joining(places: Function, batch: Function, **facts: Any) -> Declaration:
-    """Declare an operation that puts any number of operands side by side.
+    """Declare an operation that joins any number of operands, as concatenation does.
 
-    ``places(operands, params)`` are the keys by which the operands are found again in the result,
-    one an operand: what is read there of a cotangent is the operand's, but for the dtype.
+    ``places(operands, params)`` returns an index for each operand, which selects it in the
+    result: the operand's cotangent is the result's cotangent at that index, but for the dtype.
     """
 
     def declare(value: Function) -> Any:
@@ -59,7 +59,7 @@ def joining(places: Function, batch: Function, **facts: Any) -> Declaration:
 
 
 class _JoiningRule:
-    """The rule of one operand among many, which keeps its own place and nothing of the others."""
+    """The rule of one operand among many, which saves its own index in the result alone."""
 
     __slots__ = ("index", "places")
 
@@ -70,10 +70,10 @@ class _JoiningRule:
         self.index = index
 
     def save(self, args: Any, out: Any, shared: Any) -> tuple[Any, ...]:
-        mine = args[self.index]
-        # Of one operand alone nothing is shared: these are the params.
+        operand = args[self.index]
+        # With one operand `Rules.shared` is not called, and ``shared`` is the params.
         places = shared if len(args) > 1 else self.places(args, shared)
-        kept = None if dtype_of(mine) == out.dtype else (shape_of(mine), dtype_of(mine))
+        kept = None if dtype_of(operand) == out.dtype else (shape_of(operand), dtype_of(operand))
         return places[self.index], kept
 
     @staticmethod
@@ -82,10 +82,10 @@ class _JoiningRule:
 
 
 def indexed(*transposes: Function, batch: Function, **facts: Any) -> Declaration:
-    """Declare an operation that is linear in its first operands, at places the others tell.
+    """Declare an operation that is linear in its first operands; the others are indices.
 
-    There is one transpose for each operand that is no index: ``transpose(cotangent, shape,
-    indices, params)`` is its cotangent, in the output's dtype.
+    There is one transpose for each linear operand: ``transpose(cotangent, shape, indices,
+    params)`` returns its cotangent, in the output's dtype.
     """
     rules = [_IndexedRule(transpose, i, len(transposes)) for i, transpose in enumerate(transposes)]
 
@@ -99,7 +99,7 @@ def indexed(*transposes: Function, batch: Function, **facts: Any) -> Declaration
 
 
 class _IndexedRule:
-    """The rule of one operand; the indices are read-only when they come here."""
+    """The rule of one operand; dispatch has made the indices read-only, so they are saved as is."""
 
     __slots__ = ("first", "index", "pull")
 

@@ -13,8 +13,8 @@ __all__ = ["multilinear"]
 def multilinear(*, batch: Function | None = None, **transposes: Any) -> Declaration:
     """Declare an operation that is linear in each of the operands given here alone.
 
-    A transpose takes the cotangent, and what it names, to the operand's cotangent.  Facts
-    may stand beside them (see `fdbr.core.primitive.Primitive`).
+    A transpose takes the cotangent, and what else its parameters name, to the operand's
+    cotangent.  Fields of `fdbr.core.primitive.Facts` may be given beside the transposes.
     """
     facts = facts_in(transposes)
 

@@ -1,4 +1,4 @@
-"""Operations that state their rules one by one, and those that have no derivative."""
+"""Declare operations by their vjp and jvp rules, and operations without a derivative."""
 
 import functools
 import inspect
@@ -28,30 +28,30 @@ def opaque(
     first: Function | None = None,
     **statements: Any,
 ) -> Declaration:
-    """Declare an operation whose rules are stated one by one.
+    """Declare an operation by a vjp and a jvp rule for each operand.
 
-    For each operand there is a pair: the reverse rule, which takes the cotangent and what it
-    names to the operand's cotangent; and the forward rule, which takes the operand's tangent
-    and what it names to its share of the output's.  Of an operation with several outputs both
-    are tuples.  `Unknown` twice stands for a derivative that is not known.  Where the reverse
-    rules begin with the same work, ``first`` does it once: it takes the cotangent and what it
-    names to what they are given in the cotangent's place.  Facts may stand beside the pairs (see
-    `fdbr.core.primitive.Primitive`).
+    Each operand has a pair of rules.  The vjp rule takes the cotangent, and what else its
+    parameters name, to the operand's cotangent; the jvp rule takes the operand's tangent to its
+    contribution to the output's tangent.  For an operation with several outputs, the cotangent
+    and the output's tangent are tuples.  A pair of `Unknown` says that there is no derivative.
+    If the vjp rules begin with the same computation, ``first`` does it once: its result is
+    passed to them instead of the cotangent.  Fields of `fdbr.core.primitive.Facts` may be
+    given beside the pairs.
     """
     facts = facts_in(statements)
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
         pairs = [statements.get(name, (None, None)) for name in operands]
-        rules: Any = [stated_rule(pull, operands, i) for i, (pull, _) in enumerate(pairs)]
-        pushes = [_push_rule(push, operands, i) for i, (_, push) in enumerate(pairs)]
+        rules: Any = [stated_rule(vjp, operands, i) for i, (vjp, _) in enumerate(pairs)]
+        jvps = [_jvp_rule(jvp, operands, i) for i, (_, jvp) in enumerate(pairs)]
 
         def forward(values: Any, tangents: Any, out: Any, params: Any) -> Any:
             total: Any = None
-            for tangent, rule in zip(tangents, pushes, strict=True):
+            for tangent, rule in zip(tangents, jvps, strict=True):
                 if tangent is not None and rule is not None:
-                    push, save = rule
-                    total = _plus(total, push(tangent, *save(values, out, params)))
+                    jvp, save = rule
+                    total = _plus(total, jvp(tangent, *save(values, out, params)))
             return match(total, out)
 
         if first is not None:
@@ -64,9 +64,9 @@ def opaque(
 def several(**partials: Any) -> Declaration:
     """Declare an operation of several outputs that acts on each element alone.
 
-    The statement of an operand is a function of what it names, whose result is the tuple of
-    the outputs' partial derivatives; or `Unknown`.  One that may be infinite where another is
-    not is given as a function of nothing, and is only computed where the output is used.
+    For each operand there is a function that returns the partial derivatives of all outputs as
+    a tuple, or `Unknown`.  A partial derivative may itself be a function without parameters: it
+    is called only if its output is used, which keeps an infinite derivative out of the others.
     """
 
     def declare(value: Function) -> Any:
@@ -80,47 +80,49 @@ def several(**partials: Any) -> Declaration:
 
 
 def _pair(partial: Any, operands: tuple[str, ...]) -> tuple[Any, Any]:
-    """The reverse and the forward rule that follow from partial derivatives.
+    """Make the vjp and the jvp rule from partial derivatives.
 
     They are computed in the precision of the results, as those of `elementwise` are.
     """
     if isinstance(partial, Unknown):
         return partial, partial
     named = list(inspect.signature(partial).parameters.values())
-    mine = [p.name in operands for p in named]
+    is_operand = [p.name in operands for p in named]
 
-    def slopes(saved: Any, dtype: Any) -> Any:
-        pairs = zip(saved, mine, strict=True)
+    def derivatives(saved: Any, dtype: Any) -> Any:
+        pairs = zip(saved, is_operand, strict=True)
         return partial(*(in_precision(v, dtype) if own else v for v, own in pairs))
 
-    def pull(ct: Any, shape: Any, dtype: Any, *saved: Any) -> Any:
-        to = next(dtype_of(c) for c in ct if c is not None)
-        pairs = zip(ct, slopes(saved, to), strict=True)
+    def vjp(ct: Any, shape: Any, dtype: Any, *saved: Any) -> Any:
+        dtype_of_ct = next(dtype_of(c) for c in ct if c is not None)
+        pairs = zip(ct, derivatives(saved, dtype_of_ct), strict=True)
         terms = [c * (p() if callable(p) else p) for c, p in pairs if c is not None]
         return fit(functools.reduce(operator.add, terms), (shape, dtype))
 
-    def push(tangent: Any, out: Any, *saved: Any) -> Any:
+    def jvp(tangent: Any, out: Any, *saved: Any) -> Any:
         rest = iter(saved)
         known = [out if p.name == "out" else next(rest) for p in named]
-        return tuple(tangent * (p() if callable(p) else p) for p in slopes(known, dtype_of(out[0])))
+        return tuple(
+            tangent * (p() if callable(p) else p) for p in derivatives(known, dtype_of(out[0]))
+        )
 
-    pull.__signature__ = inspect.Signature(_first("ct", "shape", "dtype") + named)  # type: ignore[attr-defined]
+    vjp.__signature__ = inspect.Signature(_parameters("ct", "shape", "dtype") + named)  # type: ignore[attr-defined]
     others = [p for p in named if p.name != "out"]
-    push.__signature__ = inspect.Signature(_first("tangent", "out") + others)  # type: ignore[attr-defined]
-    return pull, push
+    jvp.__signature__ = inspect.Signature(_parameters("tangent", "out") + others)  # type: ignore[attr-defined]
+    return vjp, jvp
 
 
-def _first(*names: str) -> list[inspect.Parameter]:
+def _parameters(*names: str) -> list[inspect.Parameter]:
     return [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
 
 
-def _push_rule(push: Any, operands: tuple[str, ...], index: int) -> Any:
-    """The forward rule of an operand, and what keeps the things that it names."""
-    if push is None:
+def _jvp_rule(jvp: Any, operands: tuple[str, ...], index: int) -> Any:
+    """Return the jvp rule of an operand and the function that collects its arguments."""
+    if jvp is None:
         return None
-    if isinstance(push, Unknown):
-        return push, push.of(index).save
-    return push, saver(names_of(push), operands, index)
+    if isinstance(jvp, Unknown):
+        return jvp, jvp.of(index).save
+    return jvp, saver(names_of(jvp), operands, index)
 
 
 def _plus(a: Any, b: Any) -> Any:
@@ -142,8 +144,8 @@ def constant(*, batch: Function = ..., **facts: Any) -> Declaration: ...
 def constant(value: Function | None = None, *, batch: Function = aligned, **facts: Any) -> Any:
     """Declare an operation whose derivative is zero wherever it exists.
 
-    It broadcasts as elementwise operations do, unless it states how else it acts on a batch.
-    Facts may stand beside that (see `fdbr.core.primitive.Primitive`).
+    It broadcasts as elementwise operations do, unless ``batch`` is given.  Fields of
+    `fdbr.core.primitive.Facts` may be given beside it.
     """
     if value is None:
         return lambda value: constant(value, batch=batch, **facts)

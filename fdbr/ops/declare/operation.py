@@ -1,10 +1,12 @@
-"""From a declaration to a primitive and the function that applies it."""
+"""Make a primitive, and the function that applies it, from a declaration."""
 
 import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from fdbr.core.primitive import Primitive, dispatch, dispatch_view
+import attrs
+
+from fdbr.core.primitive import Facts, Primitive, dispatch, dispatch_view
 from fdbr.ops.declare.rules import Function
 
 __all__ = ["Declaration", "Operation", "facts_in", "operands_of", "operation"]
@@ -22,7 +24,7 @@ class Operation(Protocol[P, R_co]):
 
 
 class Declaration(Protocol):
-    """Make an operation of its value: a function of an array module and of arrays."""
+    """A decorator that makes an operation of its value, a function of array module and arrays."""
 
     def __call__(self, value: Callable[Concatenate[Any, P], R_co], /) -> Operation[P, R_co]: ...
 
@@ -33,15 +35,12 @@ def operands_of(value: Function) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
-FACTS = frozenset(
-    {"compound", "cost", "elementwise", "exact", "fold", "fresh", "shorthand", "total", "view"}
-)
-"""The facts that declarations may state beside derivatives: see `Primitive`."""
+_STATED = frozenset(attrs.fields_dict(Facts)) - {"effect", "collective"}
 
 
 def facts_in(statements: dict[str, Any]) -> dict[str, Any]:
-    """The facts among the statements of a declaration; taken out, for the others are operands'."""
-    return {name: statements.pop(name) for name in FACTS & statements.keys()}
+    """Take the fields of `Facts` out of a declaration's statements; the others are operands."""
+    return {name: statements.pop(name) for name in _STATED & statements.keys()}
 
 
 def operation(
@@ -54,14 +53,15 @@ def operation(
 ) -> Any:
     """Make the primitive, and the function that applies it.
 
-    Of operations that compute each element, or sums of products, the value is memory of their own.
-    The function has the value's name, docstring, source and signature without the array module.
+    ``facts`` are the fields of its `Facts`.  Elementwise and multilinear operations are fresh
+    unless they say otherwise, because they write each result into new memory.  The function has
+    the value's name, docstring, source, and signature without the array module.
     """
-    own = kind == "multilinear" or facts.get("elementwise", False)
-    facts.setdefault("fresh", own)
-    primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch, **facts)
+    facts.setdefault("fresh", kind == "multilinear" or facts.get("elementwise", False))
+    stated = Facts(**facts)
+    primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch, stated)
     parameters = list(inspect.signature(value).parameters.values())[1:]
-    apply = dispatch_view if primitive.view else dispatch
+    apply = dispatch_view if stated.view else dispatch
     scope = {"dispatch": apply, "primitive": primitive, "none": {}}
     scope |= {f"default_{p.name}": p.default for p in parameters}
     function = eval(_call_source(parameters), scope)
@@ -79,7 +79,7 @@ def _call_source(parameters: list[inspect.Parameter]) -> str:
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     star = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
     operands = "".join(f"{name}, " for name in positional) + "".join(f"*{n}, " for n in star)
-    heads = [*positional, "/"] if positional else []  # operands have no names for callers
+    heads = [*positional, "/"] if positional else []  # operands are positional only
     heads += [f"*{star[0]}"] if star else ["*"] if keywords else []
     for p in parameters:
         if p.kind is p.KEYWORD_ONLY:

@@ -1,4 +1,4 @@
-"""Reductions: elements mapped, joined along axes, and finished."""
+"""Declare reductions by a function of one element and a function that combines two."""
 
 import functools
 import inspect
@@ -13,15 +13,15 @@ from fdbr.core.primitive import dispatch, registry
 from fdbr.core.tracer import Tracer, plain
 from fdbr.errors.checks import describe, name_of, number_types, refuse_other_kinds
 from fdbr.ops.axes import normalize_axes
-from fdbr.ops.declare.expression_of import is_kept, recognised, reduced_by
+from fdbr.ops.declare.expression_of import apply_reduction, keeps_dtype, recognize_reductions
 from fdbr.ops.declare.rules import Function
 from fdbr.ops.declare.user_reductions import Combine, States, reduce, spread
 from fdbr.pytrees.dtypes import dtype_kind, is_short
 
 __all__ = ["reduction"]
 
-_OWN = {"axis": None, "keepdims": False, "where": None}
-"""The keywords of every reduction, with what they are if they are not given."""
+_KEYWORDS = {"axis": None, "keepdims": False, "where": None}
+"""The keywords of every reduction, with their defaults."""
 
 
 def reduction(
@@ -31,44 +31,52 @@ def reduction(
     identity: Any = None,
     finish: Function | None = None,
 ) -> Any:
-    """Declare a reduction: every element is mapped, all are joined along axes, and finished.
+    """Declare a reduction that maps every element, combines them along axes, and finishes.
 
-    It is a decorator of ``map``, or a function of it.  All its functions are written with operators
-    and the functions of `fdbr.ops` or NumPy, and act on each element of the arrays that they get,
-    of whatever shape; the derivatives, of any order, batches and compiled code follow.
+    It is a decorator of ``map``, or a function of it.  The functions are written with operators
+    and the functions of `fdbr.ops` or NumPy, and act elementwise on arrays of any shape.
+    Derivatives of any order, batching and compiled code follow from them.
 
     Parameters
     ----------
     map
-        ``map(*operands, **keywords)`` is the state of each element: an array, or a tuple of arrays.
-        The operands are broadcast against each other; parts of the state may be numbers.
+        ``map(*operands, **keywords)`` returns the state of each element: an array, or a tuple of
+        arrays.  The operands are broadcast against each other; parts of the state may be numbers.
     combine
-        ``combine(a, b)`` is two states as one, arrays or tuples as ``map`` gives them.  It must be
-        associative and commutative, and keep shapes and dtypes.
+        ``combine(a, b)`` combines two states, arrays or tuples as ``map`` returns them, into one.
+        It must be associative and commutative, and keep shapes and dtypes.
     identity
-        The state that changes no other, for what has no elements: a number, or a function from the
-        dtype to one; of a tuple, a tuple of these.  Without it, empty axes and ``where=`` are
-        errors.
+        The identity of ``combine``, the result for no elements: a number, or a function from the
+        dtype to one; a tuple of these if the state is a tuple.  Without it, empty axes and
+        ``where=`` are errors.
     finish
-        ``finish(*state)`` is the result, of the joined state.  Further parameters, by their names:
-        ``count``, how many elements were joined, and the keywords of ``map``.
+        ``finish(*state)`` returns the result from the combined state.  It may have further
+        parameters by name: ``count``, the number of elements, and the keywords of ``map``.
 
     Returns
     -------
     function
-        ``reduce(*operands, axis=None, keepdims=False, where=None, **keywords)``, by the name and
-        with the docstring of ``map``.  ``axis`` is an integer, a tuple of them, or `None` for all;
-        ``where`` are truth values, of which false ones leave elements out.
+        ``reduce(*operands, axis=None, keepdims=False, where=None, **keywords)``, with the name
+        and docstring of ``map``.  ``axis`` is an integer, a tuple of them, or `None` for all;
+        ``where`` is a boolean array, whose false elements are left out.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not a function, or ``map`` has a parameter ``axis``, ``keepdims`` or
+        ``where``.  When called: if a function returns something else than it should.
+    ValueError
+        When called: if shapes do not fit, or an identity is needed and missing.
 
     Notes
     -----
-    The state has the dtypes that ``map`` gives it, and the result those that ``finish`` does; but
-    operands of 16 bits are computed with in float32, and the result is rounded once.
+    The state has the dtypes that ``map`` returns, and the result those that ``finish`` returns;
+    but 16-bit operands are computed in float32, and the result is rounded once.
 
-    Elements are joined by halves, in as many turns as their number has binary digits.  What
-    ``combine`` does to each part of the state is looked at: where that is to add, to multiply, or
-    to take the larger or smaller one, it is done by `sum`, `prod`, `max` or `min`, whose
-    derivatives are theirs.  Otherwise the derivative is that of the halves.
+    Elements are combined in pairs, in about ``log2(count)`` steps.  A ``combine`` that adds,
+    multiplies, or takes the larger or smaller element is recognized and computed by `sum`,
+    `prod`, `max` or `min`, with their derivatives.  Otherwise the derivative is that of the
+    pairwise steps.
 
     >>> import fdbr, numpy as np
     >>> from fdbr import ops
@@ -81,7 +89,7 @@ def reduction(
     >>> fdbr.grad(lambda x: p_norm(x, p=2))(np.array([3.0, 4.0]))
     array([0.6, 0.8])
 
-    A state of two numbers: the largest of some values, and what goes with it.
+    A state may have two parts: the largest score, and the value beside it.
 
     >>> def better(a, b):
     ...     return tuple(ops.where(a[0] >= b[0], x, y) for x, y in zip(a, b))
@@ -101,7 +109,7 @@ def reduction(
         return functools.partial(reduction, combine=combine, identity=identity, finish=finish)
     if not callable(map):
         raise TypeError(f"fdbr.ops.declare.reduction: map must be a function, not {describe(map)}")
-    taken = [p.name for p in _parameters(map) if p.name in _OWN]
+    taken = [p.name for p in _parameters(map) if p.name in _KEYWORDS]
     if taken:
         raise TypeError(
             f"fdbr.ops.declare.reduction: {name_of(map)} has a parameter {taken[0]!r}, which is "
@@ -131,22 +139,22 @@ def _check_identity(identity: Any) -> None:
 
 
 def _signature(map: Function) -> inspect.Signature | None:
-    """That of a reduction, in which operands have no names for callers."""
+    """Make the signature of a reduction, whose operands are positional only."""
     kinds = inspect.Parameter
     try:
         given = list(inspect.signature(map).parameters.values())
-    except (TypeError, ValueError):  # of NumPy's functions
+    except (TypeError, ValueError):  # NumPy's functions have no signature
         given = [kinds("operands", kinds.VAR_POSITIONAL)]
     operands = [p for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     first = [p.replace(kind=p.POSITIONAL_ONLY) for p in operands]
     first += [p for p in given if p.kind is p.VAR_POSITIONAL]
-    own = [kinds(name, kinds.KEYWORD_ONLY, default=value) for name, value in _OWN.items()]
+    own = [kinds(name, kinds.KEYWORD_ONLY, default=value) for name, value in _KEYWORDS.items()]
     rest = [p for p in given if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
     return inspect.Signature([*first, *own, *rest])
 
 
 class _Reduction:
-    """A declared reduction, and what was found out about its functions."""
+    """A declared reduction, with the built-in reductions recognized in its functions."""
 
     def __init__(
         self, map: Function, combine: Function, identity: Any, finish: Function | None
@@ -161,7 +169,7 @@ class _Reduction:
     def of(
         self, operands: tuple[Any, ...], axis: Any, keepdims: bool, where: Any, params: Any
     ) -> Any:
-        """The reduction of some operands."""
+        """Reduce operands."""
         if not operands:
             raise TypeError(f"{self.where}: there is nothing to reduce; give an array")
         arrays = [_array(operand, self.where) for operand in operands]
@@ -176,8 +184,8 @@ class _Reduction:
             mask = dispatch(registry["broadcast_to"], (self._mask(where),), {"to": shape})
             states = self._masked(mask, states)
             if self.finish is not None:
-                both = {"axes": axes, "keepdims": False}
-                count = dispatch(registry["count_nonzero"], (mask,), both)
+                keywords = {"axes": axes, "keepdims": False}
+                count = dispatch(registry["count_nonzero"], (mask,), keywords)
         states = self._joined(states, shape, axes)
         if keepdims:
             kept = tuple([1 if i in axes else n for i, n in enumerate(shape)])
@@ -189,7 +197,7 @@ class _Reduction:
         return tuple([_rounded(x, to) for x in out]) if type(out) is tuple else _rounded(out, to)
 
     def states(self, operands: tuple[Any, ...], params: Any) -> States:
-        """The states of all elements, each part with one for every element."""
+        """Map operands to states, with every part broadcast to their common shape."""
         arrays = [_array(operand, self.where) for operand in operands]
         shape = self._shape(arrays)
         return tuple([spread(x, shape) for x in self._mapped(arrays, shape, params)[0]])
@@ -207,7 +215,7 @@ class _Reduction:
     def _mapped(
         self, arrays: list[Any], shape: tuple[int, ...], params: Any
     ) -> tuple[States, bool]:
-        """The state of each element, and whether it is a tuple."""
+        """Return the states of all elements, and whether ``map`` returned a tuple."""
         found = self.map(*arrays, **params)
         several = type(found) is tuple
         states = []
@@ -248,7 +256,7 @@ class _Reduction:
         return mask
 
     def _masked(self, mask: Any, states: States) -> States:
-        """The states, with the identity in the place of what is left out."""
+        """Replace the states of elements left out by the identity."""
         identities = self.identities(states, "where= leaves elements out, for which")
         return tuple(
             [
@@ -258,7 +266,7 @@ class _Reduction:
         )
 
     def identities(self, states: States, why: str) -> list[Any]:
-        """The identity in the dtypes of the states."""
+        """Convert the identity to the dtypes of the states."""
         given = self.identity if type(self.identity) is tuple else (self.identity,)
         if len(given) != len(states) and self.identity is not None:
             raise TypeError(
@@ -273,7 +281,7 @@ class _Reduction:
         value = identity(state.dtype) if callable(identity) else identity
         number, dtype = np.asarray(value), state.dtype
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of complex numbers that become real
+            warnings.simplefilter("ignore")  # NumPy warns of complex numbers that become real
             own = number.astype(dtype) if number.shape == () else number
         rounded = dtype_kind(number.dtype) in "buif" and dtype_kind(dtype) in "fc"
         if number.shape != () or not (rounded or own == number):
@@ -292,11 +300,13 @@ class _Reduction:
             return tuple([dispatch(registry["broadcast_to"], (e,), {"to": rest}) for e in of])
         dtypes = tuple([x.dtype for x in states])
         if dtypes not in self.known:
-            self.known[dtypes] = recognised(self.combine, dtypes)
+            self.known[dtypes] = recognize_reductions(self.combine, dtypes)
         known = self.known[dtypes]
-        if known is not None and all(map(is_kept, known, states)):
+        if known is not None and all(map(keeps_dtype, known, states)):
             whole = [spread(x, shape) for x in states]
-            return tuple([reduced_by(name, x, axes) for name, x in zip(known, whole, strict=True)])
+            return tuple(
+                [apply_reduction(name, x, axes) for name, x in zip(known, whole, strict=True)]
+            )
         out = reduce(*states, axes=axes, combine=Combine(self.combine, self.name))
         return out if len(states) > 1 else (out,)
 
@@ -314,7 +324,7 @@ class _Reduction:
         return out
 
     def _named(self, given: int, count: Any, params: Any) -> dict[str, Any]:
-        """The names of finish's parameters after the state."""
+        """Return the arguments of ``finish`` after the state, by name."""
         known = {"count": count, **params}
         names = {}
         for p in self.parameters[given:]:
@@ -329,16 +339,16 @@ class _Reduction:
 
 
 def _parameters(finish: Function | None) -> list[inspect.Parameter]:
-    """Those that a function takes by name."""
+    """List the parameters that a function takes by name."""
     try:
         given = inspect.signature(finish).parameters.values()  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # of none, and of NumPy's functions
+    except (TypeError, ValueError):  # `None`, or a NumPy function without a signature
         return []
     return [p for p in given if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
 
 
 def _array(value: Any, where: str) -> Any:
-    """An operand as an array, traced or not."""
+    """Convert an operand to an array; traced values stay traced."""
     if type(value) is np.ndarray:
         return value
     refuse_other_kinds(value, where)

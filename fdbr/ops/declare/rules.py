@@ -1,4 +1,4 @@
-"""The rule of one operand, made from a statement that names what it needs."""
+"""Make the vjp rule of one operand from a function whose parameters name what it needs."""
 
 import functools
 import inspect
@@ -14,11 +14,11 @@ Function = Callable[..., Any]
 
 
 class Rule:
-    """The reverse rule of one operand.
+    """The vjp rule of one operand.
 
-    ``pull(cotangent, *saved)`` is the operand's cotangent, where ``saved`` is what
-    ``save(operands, out, params)`` kept of the forward pass.  ``retains`` are the positions
-    of the operands among that.
+    ``pull(cotangent, *saved)`` returns the operand's cotangent, where ``saved`` is what
+    ``save(operands, out, params)`` returned in the forward pass.  ``retains`` are the positions
+    of the operands that ``save`` keeps.
     """
 
     __slots__ = ("pull", "retains", "save")
@@ -30,10 +30,9 @@ class Rule:
 
 
 class Unknown:
-    """The statement of an operand whose derivative is not known.
+    """The rule of an operand whose derivative is not implemented.
 
-    As a rule, it refuses to be recorded: whoever differentiates by the operand gets an error
-    in the forward pass, and nobody gets zeros.
+    Differentiating by the operand raises an error in the forward pass, rather than give zeros.
     """
 
     __slots__ = ("index", "message")
@@ -46,7 +45,7 @@ class Unknown:
         self.index = index
 
     def of(self, index: int) -> "Unknown":
-        """The rule of an operand."""
+        """Make the rule of the operand at a position."""
         return Unknown(self.message, index)
 
     def save(self, args: Any, out: Any, params: dict[str, Any]) -> NoReturn:
@@ -54,9 +53,9 @@ class Unknown:
 
 
 def saver(names: list[str], operands: tuple[str, ...], index: int) -> Function:
-    """A function ``(args, out, params) -> tuple`` of the named things.
+    """Make a function ``(args, out, params) -> tuple`` that returns the named values.
 
-    It is made from source, as attrs makes its methods, because it runs for every operation.
+    It is compiled from source, as attrs makes its methods, because it runs for every operation.
     """
     me = f"args[{index}]"
     fast = {name: f"args[{i}]" for i, name in enumerate(operands)} | {
@@ -74,7 +73,7 @@ def saver(names: list[str], operands: tuple[str, ...], index: int) -> Function:
     return _compiled(_tuple_source(names, fast), _tuple_source(names, slow))
 
 
-@functools.cache  # many operations keep the same things
+@functools.cache  # many operations save the same values
 def _compiled(fast: str, slow: str) -> Function:
     source = (
         "def save(args, out, params):\n"
@@ -91,12 +90,12 @@ def _tuple_source(names: list[str], table: dict[str, str]) -> str:
 
 
 def names_of(statement: Function, first: int = 1) -> list[str]:
-    """The names of a statement's parameters after the first ones."""
+    """List the names of a rule's parameters after the first ones."""
     return list(inspect.signature(statement).parameters)[first:]
 
 
 def stated_rule(statement: Any, operands: tuple[str, ...], index: int) -> Any:
-    """The rule whose pull is a statement; `None` where there is none."""
+    """Make a `Rule` that calls ``statement``; return `None` if it is `None`."""
     if statement is None:
         return None
     if isinstance(statement, Unknown):
@@ -105,12 +104,12 @@ def stated_rule(statement: Any, operands: tuple[str, ...], index: int) -> Any:
 
 
 class Rules:
-    """The rules of an operation with any number of operands, or with work that they share.
+    """The rules of an operation with any number of operands, or with shared computation.
 
-    ``shared(operands, params)`` is what takes all operands to find out.  Where there are several,
-    it is found out once for each application, and `Rule.save` is given it instead of the params.
-    ``first`` is a rule whose pull takes the output's cotangent to what those of the operands are
-    given in its place.
+    ``shared(operands, params)`` computes what depends on all operands.  If there are several, it
+    is called once for each application, and its result is passed to `Rule.save` instead of the
+    params.  ``first`` is a rule that runs once in the backward pass: its result is passed to the
+    vjp rules of the operands instead of the output's cotangent.
     """
 
     __slots__ = ("_rule", "first", "shared")

@@ -1,8 +1,7 @@
-"""A choice between two arrays of NumPy's, element by element.
+"""A faster `where` for NumPy arrays.
 
-NumPy's `where` branches at every element, which costs ten times as much as the rest where the
-condition is as good as random.  Large arrays are chosen from by a kernel, and of others the bits of
-what is chosen are masked.
+NumPy's `where` branches at every element; mispredicted branches make it ten times slower where
+the condition is random.  Large arrays are computed by a kernel, others by masking bits.
 """
 
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.codegen.math import arithmetic
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.ops.declare.large import divided
+from fdbr.ops.declare.large import with_threads
 
 __all__ = ["choose"]
 
@@ -21,7 +20,7 @@ _BITS = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
 def choose(condition: Any, x: Any, y: Any) -> Any:
-    """``np.where(condition, x, y)``, bit by bit the same."""
+    """Return ``np.where(condition, x, y)``, identical in every bit."""
     if condition.size < _FEW or condition.dtype != bool:
         return np.where(condition, x, y)
     if condition.nbytes >= LEAST // 4:
@@ -37,7 +36,7 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
     ).view(dtype)
 
 
-@divided
+@with_threads
 def _masked(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     mask = condition.view(np.int8).astype(x.dtype)
     if not x.ndim and x == 0:
@@ -46,9 +45,9 @@ def _masked(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     np.negative(mask, out=mask)  # all bits where it is true
     if not y.ndim and y == 0:
         return mask & x
-    apart = x ^ y
-    if apart.shape == mask.shape:
-        apart &= mask
-        apart ^= y
-        return apart
-    return (apart & mask) ^ y
+    difference = x ^ y
+    if difference.shape == mask.shape:
+        difference &= mask
+        difference ^= y
+        return difference
+    return (difference & mask) ^ y

@@ -1,8 +1,8 @@
-"""Sums of large arrays of NumPy's, by products with ones.
+"""Sums of large NumPy arrays, as products with vectors of ones.
 
-The BLAS reads memory as fast as it comes: it takes a third of the time of NumPy's sum, and a tenth
-or less along the first axis of a narrow matrix.  It adds up some thousand elements at a time, and
-then their sums, so that no rounding error grows with the number of all elements.
+BLAS reads memory at full bandwidth: it takes a third of the time of NumPy's sum, and a tenth or
+less along the first axis of a narrow matrix.  It sums about a thousand elements at a time, and
+then the partial sums, so that the rounding error does not grow with the number of all elements.
 """
 
 import functools
@@ -16,24 +16,26 @@ from fdbr.backends.cpu import kernels
 
 __all__ = ["MANY", "ones", "total"]
 
-MANY = 1 << 14  # elements from which on the detour pays
-_ROW = 1 << 10
-_SHORT = 1 << 5  # elements of a row, below which there is nothing to gain
-_COLUMN = 1 << 12  # of rows up to which they are added up at once
+MANY = 1 << 14  # elements from which on a product with ones is faster than NumPy's sum
+_ROW = 1 << 10  # elements that one product sums, which bounds the rounding error
+_SHORT = 1 << 5  # elements of a row, below which NumPy's sum is as fast
+_COLUMN = 1 << 12  # rows of a matrix that one product sums
 
 
 def total(value: Any, axes: Any) -> Any:
-    """The sum along axes, without them; `None` where NumPy's own is as good."""
+    """Sum along axes and remove them; return `None` where NumPy's sum is as good."""
     if value.dtype.char not in "fd" or not value.flags.c_contiguous:
         return None
     every = range(value.ndim)
     axes = set(every) if axes is None else {axis % value.ndim for axis in np.atleast_1d(axes)}
-    last = next((i for i in reversed(every) if i not in axes), -1)  # of those that stay
+    last = next((i for i in reversed(every) if i not in axes), -1)  # the last axis that is kept
     count = math.prod(value.shape[last + 1 :])
     kept = [i for i in every if i not in axes]
-    if value.nbytes >= kernels.LEAST:  # whose threads are not in the way of what comes next
+    if (
+        value.nbytes >= kernels.LEAST
+    ):  # kernel threads do not delay what follows, as BLAS threads do
         group, *others = kernels.stages(value, axes)
-        found = kernels.reduced("total", _added, group, (value,))
+        found = kernels.reduced("total", _row_sum, group, (value,))
         if found is not None:
             rest = tuple(itertools.chain(*others))
             if rest:
@@ -41,7 +43,7 @@ def total(value: Any, axes: Any) -> Any:
                 found = found.sum(axis=rest) if part is None else part
             return found.reshape([value.shape[i] for i in kept])[()]
     if count >= _SHORT:
-        rows = _of_rows(value.reshape(-1, count))
+        rows = _row_sums(value.reshape(-1, count))
         if rows is None:
             return None
         rows = rows.reshape(value.shape[: last + 1])
@@ -50,42 +52,42 @@ def total(value: Any, axes: Any) -> Any:
     first = len(axes)
     if axes == set(range(first)) and count == 1:
         rows = value.reshape(math.prod(value.shape[:first]), -1)
-        return _of_columns(rows).reshape([value.shape[i] for i in kept])
+        return _column_sums(rows).reshape([value.shape[i] for i in kept])
     return None
 
 
-def _of_columns(rows: Any) -> Any:
-    """The sum of the rows of a matrix."""
+def _column_sums(rows: Any) -> Any:
+    """Sum the rows of a matrix, giving one sum for each column."""
     count = len(rows)
     if count <= _COLUMN:
         return ones(count, rows.dtype).dot(rows)
     whole = count - count % _ROW
     parts = rows[:whole].reshape(-1, _ROW, rows.shape[1])
     sums = np.matmul(ones(_ROW, rows.dtype), parts)
-    sums[0] += _of_columns(rows[whole:]) if whole < count else 0
-    return _of_columns(sums)
+    sums[0] += _column_sums(rows[whole:]) if whole < count else 0
+    return _column_sums(sums)
 
 
-def _of_rows(rows: Any) -> Any:
-    """The sums of the rows of a matrix; `None` where they cannot be divided."""
+def _row_sums(rows: Any) -> Any:
+    """Sum each row of a matrix; return `None` if no piece length divides the rows."""
     number, count = rows.shape
     if count <= _ROW:
-        return np.vecdot(rows, ones(count, rows.dtype))  # on this thread alone
+        return np.vecdot(rows, ones(count, rows.dtype))  # single-threaded
     if number == 1:
         whole = count - count % _ROW
-        sums = _of_rows(rows[:, :whole].reshape(-1, _ROW))
+        sums = _row_sums(rows[:, :whole].reshape(-1, _ROW))
         return sums.sum(keepdims=True) + rows[0, whole:].sum()
     part = next((n for n in range(_ROW, _SHORT, -1) if count % n == 0), None)
     return (
-        None if part is None else _of_rows(rows.reshape(-1, part)).reshape(number, -1).sum(axis=1)
+        None if part is None else _row_sums(rows.reshape(-1, part)).reshape(number, -1).sum(axis=1)
     )
 
 
-def _added(rows: Any) -> Any:
+def _row_sum(rows: Any) -> Any:
     return rows.sum(axis=(1,), keepdims=True)
 
 
 @functools.lru_cache(maxsize=16)
 def ones(count: int, dtype: Any) -> Any:
-    """A vector of ones."""
+    """Return a cached vector of ones."""
     return np.ones(count, dtype)

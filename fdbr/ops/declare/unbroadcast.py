@@ -1,4 +1,4 @@
-"""Bringing cotangents to their operands, and tangents to their outputs."""
+"""Convert cotangents to the shape and dtype of operands, and tangents to those of outputs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from fdbr.ops.declare.sums import MANY, ones, total
 from fdbr.pytrees.dtypes import dtype_kind, is_short
 
 __all__ = [
-    "accumulated",
+    "accumulate",
     "dtype_of",
     "fit",
     "in_precision",
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _add_up: Any = np.add.reduce
-_ROWS = 1 << 12  # up to which ones to multiply them with are kept
+_ROWS = 1 << 12  # rows up to which a cached vector of ones sums them
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -33,7 +33,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def dtype_of(value: Any) -> Any:
-    """The dtype of an array, or the type of a Python number, which is weak."""
+    """The dtype of an array, or the type of a Python number, which is weakly typed."""
     return getattr(value, "dtype", None) or type(value)
 
 
@@ -44,10 +44,10 @@ def like(value: Any, out: Any) -> Any:
 
 
 def fit(cotangent: Any, like: Any) -> Any:
-    """Bring a cotangent of a broadcast output to an operand's shape and dtype.
+    """Convert the cotangent of a broadcast output to an operand's shape and dtype.
 
-    Broadcasting repeats, so its transpose adds up; a promotion of the dtype is undone, and of
-    a complex cotangent for a real operand the real part counts.
+    The transpose of broadcasting is a sum.  A promoted dtype is cast back; a real operand gets
+    the real part of a complex cotangent.
     """
     if like is None:
         return cotangent
@@ -74,28 +74,30 @@ def _unbroadcast(value: Any, shape: tuple[int, ...]) -> Any:
             return sum_of_rows(value)
         return dispatch(registry["sum_of_rows"], (value,), {})
     ones = (extra + i for i, n in enumerate(shape) if n == 1 and value.shape[extra + i] != 1)
-    value = accumulated(value, (*range(extra), *ones))
+    value = accumulate(value, (*range(extra), *ones))
     return value if value.shape == shape else value.reshape(shape)
 
 
-def accumulated(value: Any, axes: Any, keepdims: bool = False) -> Any:
-    """The sum along axes; those of 16 bits are added up in float32 and rounded once."""
+def accumulate(value: Any, axes: Any, keepdims: bool = False) -> Any:
+    """Sum along axes; 16-bit arrays are summed in float32 and rounded once."""
     if value.itemsize <= 2 and is_short(value.dtype) and not isinstance(value, Tracer):
         return value.sum(axis=axes, keepdims=keepdims, dtype="float32").astype(value.dtype)
     if type(value) is np.ndarray:
         if value.size >= MANY and (found := total(value, axes)) is not None:
             return np.expand_dims(found, axes_of(axes, value.ndim)) if keepdims else found
-        return _add_up(value, axes, None, None, keepdims)  # as its method does, but at once
+        return _add_up(
+            value, axes, None, None, keepdims
+        )  # what the method ``sum`` calls, without its overhead
     return value.sum(axis=axes, keepdims=keepdims)
 
 
 def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Axes as NumPy takes them, as a tuple."""
+    """Convert NumPy's ``axis`` argument to a tuple."""
     return tuple(range(ndim)) if axes is None else axes if type(axes) is tuple else (axes,)
 
 
 def sum_of_rows(value: Any) -> Any:
-    """The sum along the first axis; of a matrix by the BLAS, two to four times faster."""
+    """Sum along the first axis; BLAS sums a matrix two to four times faster than NumPy."""
     if (
         type(value) is np.ndarray
         and value.ndim == 2
@@ -104,21 +106,21 @@ def sum_of_rows(value: Any) -> Any:
         and value.dtype.char in "fd"
     ):
         return ones(len(value), value.dtype).dot(value)
-    return accumulated(value, 0)
+    return accumulate(value, 0)
 
 
 def in_precision(value: Any, to: Any) -> Any:
-    """An operand as a rule computes with it: in the precision of the result, whose dtype is ``to``.
+    """Convert an operand to the precision of the result, whose dtype is ``to``, for a rule.
 
-    Integers would wrap, and lesser floating dtypes overflow, where the result does not.  A real
-    operand of a complex result stays real, and Python numbers are weak as they are.
+    Integers would wrap, and smaller floating dtypes overflow, where the result does not.  A real
+    operand of a complex result stays real, and Python numbers stay as they are.
     """
     dtype = getattr(value, "dtype", None)
     if dtype is None or dtype is to or not hasattr(to, "kind") or dtype_kind(to) not in "fc":
         return value
     if to.kind == "c" and dtype.kind != "c":
         to = _REAL[to.char]
-    elif dtype.kind == "c" and to.kind != "c":  # beside the tangent of a real operand
+    elif dtype.kind == "c" and to.kind != "c":  # a complex operand, with the tangent of a real one
         to = _COMPLEX.get(to.char, dtype)
     if dtype == to or type(plain(value)) in number_types:
         return value
@@ -132,7 +134,7 @@ _COMPLEX = {code: np.dtype(whole) for code, whole in zip("fdg", "FDG", strict=Tr
 
 
 def match(tangent: Any, out: Any) -> Any:
-    """Bring a tangent to the shape and dtype of the output that it belongs to."""
+    """Broadcast and cast a tangent to the shape and dtype of its output."""
     if tangent is None:
         return None
     if type(out) is tuple:
@@ -145,7 +147,7 @@ def match(tangent: Any, out: Any) -> Any:
 
 
 def zeros_of(value: Any) -> Any:
-    """Zeros like an operand."""
+    """Return zeros with the shape and dtype of an operand."""
     if not hasattr(value, "dtype"):
         return 0.0
     return dispatch(registry["full_like"], (value,), {"value": 0, "dtype": None})

@@ -1,8 +1,9 @@
-"""Elements joined along axes by a function of two of them, and the rules that follow.
+"""Reduce along axes by a user's function of two elements, with derivatives.
 
-An element is a *state*: one number, or a tuple of several.  All are joined by halves, whole arrays
-at a time, in as many turns as the number of elements has binary digits.  The derivative is that of
-these halves: it neither divides nor takes an element twice, whatever is joined and how.
+An element is a *state*: one number, or a tuple of several.  The first half of the elements is
+combined with the second half, whole arrays at a time, until one is left, in about
+``log2(count)`` steps.  The derivative is that of these steps: it does not divide by elements, so
+it holds for zeros too.
 """
 
 import math
@@ -19,16 +20,17 @@ from fdbr.ops.declare.rules import Function, Rules
 from fdbr.ops.declare.unbroadcast import zeros_of
 from fdbr.pytrees.structure import is_inexact
 
-__all__ = ["Combine", "combined", "reduce", "spread"]
+__all__ = ["Combine", "reduce_states", "reduce", "spread"]
 
 States = tuple[Any, ...]
 
 
 class Combine:
-    """A function that joins two states, and the name of the reduction that it is for.
+    """A function that combines two states, and the name of its reduction.
 
-    One is made for each application, and equal to others of the same function.  What a compiler
-    has found out about it is kept with it, in ``found``: it holds for what the function was then.
+    One is made for each application; two are equal if their functions are the same object.  The
+    compiler caches what it derived from the function in ``found``, which lasts for this
+    application only, as the function's captured variables may change.
     """
 
     __slots__ = ("found", "function", "name")
@@ -38,7 +40,7 @@ class Combine:
         self.found: dict[Any, Any] = {}
 
     def __call__(self, a: States, b: States) -> States:
-        """Two states as one, whose parts have the shapes and dtypes of theirs."""
+        """Combine two states, and check that shapes and dtypes are kept."""
         several = len(a) > 1
         found = self.function(a, b) if several else self.function(a[0], b[0])
         out = found if several else (found,)
@@ -61,7 +63,7 @@ class Combine:
 
     @property
     def where(self) -> str:
-        """The beginning of messages."""
+        """The beginning of error messages."""
         return f"fdbr.ops.{self.name}"
 
     def __eq__(self, other: object) -> bool:
@@ -74,20 +76,20 @@ class Combine:
         return self.name
 
 
-def combined(combine: Combine, states: States, axes: tuple[int, ...]) -> States:
-    """All states along some axes, of which there is at least one, joined to one.
+def reduce_states(combine: Combine, states: States, axes: tuple[int, ...]) -> States:
+    """Combine all states along some axes, which have at least one element.
 
-    Parts of a state without axes are the same for all elements; at least one part has them.
+    Parts of a state without axes are the same for all elements; at least one part has axes.
     """
     shape = max((x.shape for x in states), key=len)
-    states, place = _in_a_row(tuple([spread(x, shape) for x in states]), axes)
-    before = (slice(None),) * place
+    states, axis = _merge_axes(tuple([spread(x, shape) for x in states]), axes)
+    before = (slice(None),) * axis
 
     def part(start: int, stop: int) -> States:
         return tuple([x[(*before, slice(start, stop))] for x in states])
 
     odd: States | None = None
-    while (count := states[0].shape[place]) > 1:
+    while (count := states[0].shape[axis]) > 1:
         half = count // 2
         if count % 2:
             last = part(count - 1, count)
@@ -99,7 +101,7 @@ def combined(combine: Combine, states: States, axes: tuple[int, ...]) -> States:
 
 
 def spread(x: Any, shape: tuple[int, ...]) -> Any:
-    """A part of the states of elements of a shape, with an element for each."""
+    """Broadcast a part of the states to the shape of the elements."""
     if x.shape == shape:
         return x
     if isinstance(x, Tracer):
@@ -107,58 +109,60 @@ def spread(x: Any, shape: tuple[int, ...]) -> Any:
     return array_module(x).broadcast_to(x, shape)  # without a copy
 
 
-def _in_a_row(states: States, axes: tuple[int, ...]) -> tuple[States, int]:
-    """The states with one axis in the place of several, and its place."""
+def _merge_axes(states: States, axes: tuple[int, ...]) -> tuple[States, int]:
+    """Merge several axes of the states into one; return the states and that axis."""
     rank = states[0].ndim
     axes = tuple(sorted(axes))
-    place = axes[0] if axes else 0
-    if axes != tuple(range(place, place + len(axes))):
+    axis = axes[0] if axes else 0
+    if axes != tuple(range(axis, axis + len(axes))):
         order = (*axes, *(i for i in range(rank) if i not in axes))
         states = tuple([dispatch(registry["permute"], (x,), {"axes": order}) for x in states])
-        axes, place = tuple(range(len(axes))), 0
+        axes, axis = tuple(range(len(axes))), 0
     if len(axes) != 1:
         shape = states[0].shape
-        count = math.prod(shape[place : place + len(axes)])
-        to = (*shape[:place], count, *shape[place + len(axes) :])
+        count = math.prod(shape[axis : axis + len(axes)])
+        to = (*shape[:axis], count, *shape[axis + len(axes) :])
         states = tuple([dispatch(registry["reshape"], (x,), {"to": to}) for x in states])
-    return states, place
+    return states, axis
 
 
 # --- rules ----------------------------------------------------------------------------
 
 
-def _pulled(
+def _vjp(
     cotangents: Sequence[Any], states: States, axes: tuple[int, ...], combine: Combine
 ) -> list[Any]:
-    """The states' cotangents; `None` of those that have none."""
+    """Compute the cotangents of the states; `None` for a state without one."""
     trace = ReverseTrace("vjp", combine.function)
     given = tuple([trace.input(x) if is_inexact(x) else x for x in states])
     nodes = [x.node[0] if type(x) is ReverseTracer and x._trace is trace else 0 for x in given]
-    found = backward(list(_ends(trace, run(trace, combined, combine, given, axes), cotangents)))
+    found = backward(
+        list(_ends(trace, run(trace, reduce_states, combine, given, axes), cotangents))
+    )
     return [found.get(node) for node in nodes]
 
 
 def _ends(trace: ReverseTrace, outs: Sequence[Any], cotangents: Sequence[Any]) -> Iterator[Any]:
-    """The nodes of results, each with its cotangent, if there is one."""
+    """Yield the node and the cotangent of each result that has both."""
     for out, cotangent in zip(outs, cotangents, strict=True):
         if cotangent is not None and type(out) is ReverseTracer and out._trace is trace:
             yield out.node, cotangent
 
 
 def _forward(values: States, tangents: Any, out: Any, params: Any) -> Any:
-    """The transpose of `_pulled`, which is linear in the cotangents."""
+    """Compute the jvp as the transpose of `_vjp`, which is linear in the cotangents."""
     outs = out if type(out) is tuple else (out,)
     trace = ReverseTrace("jvp", params["combine"].function)
     given = [trace.input(lock(zeros_of(x))) if is_inexact(x) else None for x in outs]
-    pulled = run(trace, _pulled, given, values, params["axes"], params["combine"])
+    vjp_of = run(trace, _vjp, given, values, params["axes"], params["combine"])
     nodes = [0 if x is None else x.node[0] for x in given]
-    found = backward(list(_ends(trace, pulled, tangents)))
-    moved = tuple([found.get(node) for node in nodes])
-    return moved if type(out) is tuple else moved[0]
+    found = backward(list(_ends(trace, vjp_of, tangents)))
+    tangent_out = tuple([found.get(node) for node in nodes])
+    return tangent_out if type(out) is tuple else tangent_out[0]
 
 
-class _Shared:
-    """The rule that takes the cotangents of several outputs to those of all operands."""
+class _SharedRule:
+    """The shared rule: it computes the cotangents of all operands at once."""
 
     __slots__ = ()
 
@@ -168,11 +172,11 @@ class _Shared:
     def save(args: Any, out: Any, params: Any) -> tuple[Any, ...]:
         return tuple(args), params["axes"], params["combine"]
 
-    pull = staticmethod(_pulled)
+    pull = staticmethod(_vjp)
 
 
-class _Of:
-    """The rule of one operand: its share of what is found for all, or what is found for it."""
+class _OperandRule:
+    """The rule of one operand: it selects the operand's cotangent among all of them."""
 
     __slots__ = ("index",)
 
@@ -188,7 +192,7 @@ class _Of:
 
     @staticmethod
     def pull(ct: Any, index: int, *alone: Any) -> Any:
-        return (_pulled([ct], *alone) if alone else ct)[index]
+        return (_vjp([ct], *alone) if alone else ct)[index]
 
 
 def _batch(apply: Function, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -200,16 +204,16 @@ def _batch(apply: Function, values: Any, batched: Any, size: int, params: Any) -
 
 
 def _batched(x: Any, flag: bool, shape: tuple[int, ...]) -> Any:
-    """A part of the states of all examples, which have a shape."""
+    """Broadcast a part of the states to the shape of the batch."""
     if flag and x.shape != shape:
         x = dispatch(registry["reshape"], (x,), {"to": (shape[0], *(1,) * (len(shape) - 1))})
     return x if x.ndim == 0 else spread(x, shape)
 
 
 def _reduce(xp: Any, *states: Any, axes: tuple[int, ...], combine: Combine) -> Any:
-    """Elements along some axes joined to one: an array for each part of a state."""
-    outs = combined(combine, states, axes)
+    """Combine elements along some axes, giving one array for each part of a state."""
+    outs = reduce_states(combine, states, axes)
     return outs if len(outs) > 1 else outs[0]
 
 
-reduce = operation(_reduce, "opaque", Rules(_Of, first=_Shared()), _forward, _batch)
+reduce = operation(_reduce, "opaque", Rules(_OperandRule, first=_SharedRule()), _forward, _batch)

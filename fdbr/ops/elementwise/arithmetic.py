@@ -1,4 +1,4 @@
-"""Sums, products, powers and what is made of them, element by element."""
+"""Arithmetic, element by element: sums, products, powers, remainders, rounding, clipping."""
 
 import math
 import operator
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, dtype_of, elementwise, opaque
 from fdbr.ops.dtypes import as_weak, astype, is_complex, result_type
 from fdbr.ops.elementwise import vectorized
@@ -45,9 +46,9 @@ __all__ = [
     "trunc",
 ]
 
-_clip: Any = getattr(np, "_core", np).umath.clip  # what `numpy.clip` calls in the end
-_MOST = 6  # the highest power that is multiplied out: its error stays below 4 ulps
-_FEW = 1 << 8  # elements below which NumPy takes longer for several functions than for a power
+_numpy_clip: Any = getattr(np, "_core", np).umath.clip  # the ufunc that `numpy.clip` calls
+_MOST = 6  # the highest power computed by multiplications: its error stays below 4 ulps
+_FEW = 1 << 8  # elements below which one call of `numpy.power` is faster than several other calls
 
 
 @elementwise(x=1, y=1, exact=operator.add)
@@ -172,16 +173,16 @@ def _power(xp: Any, x: Array, y: Array) -> Array:
 )
 def _integer_power(xp: Any, x: Array, *, exponent: int) -> Array:
     if xp is np and isinstance(x, np.ndarray | np.generic) and dtype_kind(x.dtype) == "f":
-        return _by_products(x, exponent)
+        return _power_by_products(x, exponent)
     return x**exponent
 
 
-def _by_products(x: Any, exponent: int) -> Any:
-    """A power of NumPy's floating numbers, in a tenth of the time of NumPy's."""
+def _power_by_products(x: Any, exponent: int) -> Any:
+    """Compute an integer power by multiplications, in a tenth of the time of `numpy.power`."""
     if exponent < 0:
-        return np.reciprocal(_by_products(x, -exponent))
+        return np.reciprocal(_power_by_products(x, -exponent))
     if not 0 < exponent <= _MOST:
-        out = np.power(np.abs(x), exponent)  # far slower where x is negative
+        out = np.power(np.abs(x), exponent)  # NumPy's power is far slower for negative bases
         return np.copysign(out, x) if exponent % 2 else out
     out = None
     for bit in f"{exponent:b}":
@@ -197,28 +198,29 @@ def _by_products(x: Any, exponent: int) -> Any:
 @elementwise(x=lambda x, exponent: exponent * power(x, exponent - 1), heavy="backward")
 def _half_integer_power(xp: Any, x: Array, *, exponent: float) -> Array:
     if type(x) is np.ndarray and x.dtype.char in "fd" and x.size >= _FEW:
-        return _by_root(x, exponent)
+        return _power_by_root(x, exponent)
     return xp.power(x, exponent)
 
 
-def _by_root(x: Any, exponent: float) -> Any:
-    """A power whose exponent is half an odd number, in a tenth of the time of NumPy's."""
+def _power_by_root(x: Any, exponent: float) -> Any:
+    """Compute a power with exponent ``k + 1/2``, in a tenth of the time of `numpy.power`."""
     lowest = x.min()
-    if not lowest > -math.inf:  # whose power is infinite, but it has no root
+    if not lowest > -math.inf:  # the power of -inf is inf, but its square root is NaN
         return np.power(x, exponent)
-    out, whole = np.sqrt(x), int(abs_(exponent))
-    if lowest <= 0 and whole % 2 == 0:
-        out += 0.0  # the sign of a zero counts where it is multiplied by itself
-    if whole:
-        out *= x if whole == 1 else _by_products(x, whole)
+    out, count = np.sqrt(x), int(abs_(exponent))
+    if lowest <= 0 and count % 2 == 0:
+        out += 0.0  # turns -0.0, whose root is -0.0, into 0.0, as the power of it is
+    if count:
+        out *= x if count == 1 else _power_by_products(x, count)
     return np.reciprocal(out, out=out) if exponent < 0 else out
 
 
+@public("fdbr.ops", "pow")
 def power(x: Array, y: Array, /) -> Any:
     """The power ``x ** y``, element by element.
 
-    A Python integer as exponent is right for every base, negative ones and zero included.
-    The derivative by the exponent is ``x**y * log(x)``, and 0 where ``x`` is 0.
+    A Python integer as exponent accepts every base, negative numbers and zero included.
+    The derivative in the exponent is ``x**y * log(x)``, and 0 where ``x`` is 0.
 
     >>> import fdbr
     >>> from fdbr import ops
@@ -242,7 +244,7 @@ pow = power
 
 def _power_by_base(x: Any, y: Any) -> Any:
     if hasattr(y, "shape") or not y:
-        x = where((x == 0) & (y == 0), 1, x)  # it would be 0 * inf; the derivative is taken as 0
+        x = where((x == 0) & (y == 0), 1, x)  # instead of 0 * inf, the derivative is 0
     return y * _power(x, y - 1)
 
 
@@ -265,6 +267,7 @@ def _complex_abs(xp: Any, x: Array) -> Array:
     return xp.abs(x)
 
 
+@public("fdbr.ops")
 def abs(x: Array, /) -> Any:
     """The absolute value; its derivative at 0 is taken as 0.
 
@@ -311,7 +314,7 @@ def remainder(xp: Any, x: Array, y: Array) -> Array:
     >>> ops.remainder(-7.0, 3.0)
     2.0
     """
-    if vectorized.suits(xp, x, y) and result_type(x, y) == np.float32:
+    if vectorized.is_supported(xp, x, y) and result_type(x, y) == np.float32:
         return vectorized.remainder(x, y)
     return xp.remainder(x, y)
 
@@ -339,7 +342,7 @@ def hypot(xp: Any, x: Array, y: Array) -> Array:
     >>> ops.hypot(3.0, 4.0)
     5.0
     """
-    return vectorized.hypot(x, y) if vectorized.suits(xp, x, y) else xp.hypot(x, y)
+    return vectorized.hypot(x, y) if vectorized.is_supported(xp, x, y) else xp.hypot(x, y)
 
 
 @elementwise(x=lambda x, out: _real_sign(x) * _real_sign(out), y=None)
@@ -350,7 +353,7 @@ def copysign(xp: Any, x: Array, y: Array) -> Array:
     >>> ops.copysign(3.0, -1.0)
     -3.0
     """
-    return vectorized.copysign(x, y) if vectorized.suits(xp, x, y) else xp.copysign(x, y)
+    return vectorized.copysign(x, y) if vectorized.is_supported(xp, x, y) else xp.copysign(x, y)
 
 
 @elementwise(x=1, y=None)
@@ -369,15 +372,18 @@ def _real_sign(xp: Any, x: Array) -> Array:
     return xp.sign(x)
 
 
-def _across(t: Any, x: Any, direction: Any) -> Any:
-    """The part of ``t`` that turns ``x``, by the length of ``x``; 0 at 0 and at infinity."""
+def _perpendicular(t: Any, x: Any, direction: Any) -> Any:
+    """The part of ``t`` perpendicular to ``x``, divided by ``abs(x)``; 0 at 0 and at infinity."""
     length = _complex_abs(x)
     near = (length != 0) & (length != math.inf)
     return where(near, t - direction * (direction.conj() * t).real, 0) / where(near, length, 1)
 
 
 @opaque(
-    x=(lambda ct, x: _across(ct, x, sign(x).conj()), lambda t, x: _across(t, x, sign(x))),
+    x=(
+        lambda ct, x: _perpendicular(ct, x, sign(x).conj()),
+        lambda t, x: _perpendicular(t, x, sign(x)),
+    ),
     batch=aligned,
 )
 def _complex_sign(xp: Any, x: Array) -> Array:
@@ -392,6 +398,7 @@ def _complex_sign(xp: Any, x: Array) -> Array:
     return xp.where(both, xp.asarray(complex(math.nan, math.nan), x.dtype), out)
 
 
+@public("fdbr.ops")
 def sign(x: Array, /) -> Any:
     """The sign: -1, 0 or 1; of a complex number ``x / abs(x)``.
 
@@ -464,7 +471,7 @@ def floor_divide(xp: Any, x: Array, y: Array) -> Array:
     >>> ops.floor_divide(7.0, 2.0)
     3.0
     """
-    if vectorized.suits(xp, x, y) and result_type(x, y) == np.float32:
+    if vectorized.is_supported(xp, x, y) and result_type(x, y) == np.float32:
         return vectorized.floor_divide(x, y)
     return xp.floor_divide(x, y)
 
@@ -475,12 +482,12 @@ def _clipped(xp: Any, x: Array, *, low: float, high: float) -> Array:
 
 
 def clipped(xp: Any, x: Any, low: float, high: float) -> Any:
-    """The value of `clip`; a bound may be infinite."""
+    """Compute the value of `clip`; a bound may be infinite."""
     if type(x) is np.ndarray and x.dtype.kind == "f" and x.itemsize > 1:
-        return _clip(x, low, high)  # in a fifth of the time
+        return _numpy_clip(x, low, high)  # takes a fifth of the time of two passes
     low, high = (as_weak(bound, x) for bound in (low, high))
     if low != -math.inf:
-        x = xp.maximum(low, x)  # which is x where they are equal, as above: zeros keep their sign
+        x = xp.maximum(low, x)  # x where both are equal, so that zeros keep their sign
     return x if high == math.inf else xp.minimum(high, x)
 
 
@@ -491,11 +498,12 @@ def _is_plain_bound(bound: Any) -> bool:
 _SINGLE_AND_DOUBLE = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
+@public("fdbr.ops")
 def clip(x: Array, /, min: Any = None, max: Any = None) -> Any:
-    """The elements brought into ``[min, max]``; a bound of `None` is none.
+    """The elements limited to ``[min, max]``; `None` means no bound.
 
-    Elements on a bound or within keep their derivative; those brought in have 0, and the
-    bound that they got has theirs.  What a bound of NaN bounds is NaN.
+    Elements within the bounds, or equal to one, have derivative 1.  Elements replaced by a bound
+    have derivative 0, and the bound has their cotangent.  A bound of NaN gives NaN.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -507,7 +515,7 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Any:
         return _clipped(x, low=low, high=high)
     if min is max is None:
         return x
-    if is_added(dtype_of(x)):  # for which NumPy clips in float32
+    if is_added(dtype_of(x)):  # bfloat16 and float8, which NumPy clips in float32
         x = astype(x, np.float32)
     if min is not None:
         x = where(_or_nan(less(x, min), min), min, x)
@@ -517,5 +525,5 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Any:
 
 
 def _or_nan(beyond: Any, bound: Any) -> Any:
-    """Whether elements get their bound: those beyond it, or whose bound is NaN, as in NumPy."""
+    """Whether elements are replaced by their bound: beyond it, or if it is NaN, as in NumPy."""
     return bitwise_or(beyond, not_equal(bound, bound))

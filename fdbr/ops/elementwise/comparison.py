@@ -43,8 +43,8 @@ __all__ = [
 def where(xp: Any, condition: Array, x: Array, y: Array) -> Array:
     """``x`` where the condition is true and ``y`` elsewhere, with broadcasting.
 
-    The side that is not chosen has derivative 0 there, even where its own derivative is
-    infinite; NaN in what it was computed from can still spread, as 0 * inf is NaN.
+    The operand that is not selected gets derivative 0 there.  If the function that computed it
+    has an infinite derivative, NaN can still arise, as 0 * inf is NaN.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -66,7 +66,7 @@ def equal(xp: Any, x: Array, y: Array) -> Array:
     """
     try:
         return xp.equal(x, y)
-    except TypeError:  # of numbers and texts
+    except TypeError:  # a number and a string
         return x == y
 
 
@@ -80,7 +80,7 @@ def not_equal(xp: Any, x: Array, y: Array) -> Array:
     """
     try:
         return xp.not_equal(x, y)
-    except TypeError:  # of numbers and texts
+    except TypeError:  # a number and a string
         return x != y
 
 
@@ -129,7 +129,7 @@ def greater_equal(xp: Any, x: Array, y: Array) -> Array:
 
 
 def _truths(xp: Any, *operands: Any) -> Any:
-    """Operands of which CuPy's logical functions know the truth: complex numbers they refuse."""
+    """Compare complex operands to zero: CuPy's logical functions do not accept complex numbers."""
     if xp is np:
         return operands
     return [x != 0 if np.result_type(dtype_of(x)).kind == "c" else x for x in operands]
@@ -137,7 +137,7 @@ def _truths(xp: Any, *operands: Any) -> Any:
 
 @elementwise(x=None, y=None)
 def logical_and(xp: Any, x: Array, y: Array) -> Array:
-    """Whether both are true, element by element.
+    """Whether both ``x`` and ``y`` are true, element by element.
 
     >>> from fdbr import ops
     >>> bool(ops.logical_and(True, True))
@@ -148,7 +148,7 @@ def logical_and(xp: Any, x: Array, y: Array) -> Array:
 
 @elementwise(x=None, y=None)
 def logical_or(xp: Any, x: Array, y: Array) -> Array:
-    """Whether one at least is true, element by element.
+    """Whether at least one of ``x`` and ``y`` is true, element by element.
 
     >>> from fdbr import ops
     >>> bool(ops.logical_or(True, False))
@@ -159,7 +159,7 @@ def logical_or(xp: Any, x: Array, y: Array) -> Array:
 
 @elementwise(x=None, y=None)
 def logical_xor(xp: Any, x: Array, y: Array) -> Array:
-    """Whether exactly one is true, element by element.
+    """Whether exactly one of ``x`` and ``y`` is true, element by element.
 
     >>> from fdbr import ops
     >>> bool(ops.logical_xor(True, False))
@@ -225,7 +225,7 @@ def signbit(xp: Any, x: Array) -> Array:
 
 @elementwise(x=None, y=None, exact=operator.and_)
 def bitwise_and(xp: Any, x: Array, y: Array) -> Array:
-    """The bitwise conjunction of integers or truth values.
+    """The bitwise AND of integers or booleans.
 
     >>> from fdbr import ops
     >>> int(ops.bitwise_and(6, 3))
@@ -236,7 +236,7 @@ def bitwise_and(xp: Any, x: Array, y: Array) -> Array:
 
 @elementwise(x=None, y=None, exact=operator.or_)
 def bitwise_or(xp: Any, x: Array, y: Array) -> Array:
-    """The bitwise disjunction of integers or truth values.
+    """The bitwise OR of integers or booleans.
 
     >>> from fdbr import ops
     >>> int(ops.bitwise_or(6, 3))
@@ -247,7 +247,7 @@ def bitwise_or(xp: Any, x: Array, y: Array) -> Array:
 
 @elementwise(x=None, y=None, exact=operator.xor)
 def bitwise_xor(xp: Any, x: Array, y: Array) -> Array:
-    """The bitwise exclusive disjunction of integers or truth values.
+    """The bitwise XOR of integers or booleans.
 
     >>> from fdbr import ops
     >>> int(ops.bitwise_xor(6, 3))
@@ -258,7 +258,7 @@ def bitwise_xor(xp: Any, x: Array, y: Array) -> Array:
 
 @elementwise(x=None, y=None, exact=operator.lshift)
 def bitwise_left_shift(xp: Any, x: Array, y: Array) -> Array:
-    """``x`` with its bits moved left by ``y`` of integers or truth values.
+    """The bits of the integer ``x`` shifted left by ``y``.
 
     >>> from fdbr import ops
     >>> int(ops.bitwise_left_shift(3, 2))
@@ -269,7 +269,7 @@ def bitwise_left_shift(xp: Any, x: Array, y: Array) -> Array:
 
 @elementwise(x=None, y=None, exact=operator.rshift)
 def bitwise_right_shift(xp: Any, x: Array, y: Array) -> Array:
-    """``x`` with its bits moved right by ``y`` of integers or truth values.
+    """The bits of the integer ``x`` shifted right by ``y``.
 
     >>> from fdbr import ops
     >>> int(ops.bitwise_right_shift(12, 2))
@@ -280,7 +280,7 @@ def bitwise_right_shift(xp: Any, x: Array, y: Array) -> Array:
 
 @elementwise(x=None)
 def bitwise_invert(xp: Any, x: Array) -> Array:
-    """The bitwise negation of integers or truth values.
+    """The bitwise NOT of integers or booleans.
 
     >>> from fdbr import ops
     >>> int(ops.bitwise_invert(5))

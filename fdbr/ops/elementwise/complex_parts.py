@@ -1,4 +1,4 @@
-"""Complex numbers and their parts."""
+"""Real and imaginary parts and conjugates of complex numbers."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.backends.cpu.codegen.math.complex_numbers import as_imaginary
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, linear
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.shape.creation import asarray, zeros_like
@@ -27,7 +28,7 @@ def _imag(xp: Any, x: Array) -> Array:
 
 @linear(x=lambda ct: imag(ct), batch=aligned)
 def _imaginary(xp: Any, x: Array) -> Array:
-    """``-1j * x`` of real ``x``, without rounding: infinities have no NaN beside them."""
+    """``-1j * x`` of real ``x``; the real part is 0, where a product would have ``0 * inf``."""
     if type(x) is np.ndarray and x.ndim:
         found = as_imaginary(x)
         if found is None:
@@ -44,8 +45,9 @@ def _conj(xp: Any, x: Array) -> Array:
     return xp.conj(x)
 
 
+@public("fdbr.ops")
 def real(x: Array, /) -> Any:
-    """The real part; of real numbers, themselves.
+    """The real part; real numbers are returned unchanged.
 
     >>> from fdbr import ops
     >>> float(ops.real(1 + 2j))
@@ -54,8 +56,9 @@ def real(x: Array, /) -> Any:
     return _real(asarray(x)) if is_complex(x) else x
 
 
+@public("fdbr.ops")
 def imag(x: Array, /) -> Any:
-    """The imaginary part; of real numbers, zeros.
+    """The imaginary part; zeros for real numbers.
 
     >>> from fdbr import ops
     >>> float(ops.imag(1 + 2j))
@@ -64,8 +67,9 @@ def imag(x: Array, /) -> Any:
     return _imag(asarray(x)) if is_complex(x) else zeros_like(x)
 
 
+@public("fdbr.ops")
 def conj(x: Array, /) -> Any:
-    """The complex conjugate; of real numbers, themselves.
+    """The complex conjugate; real numbers are returned unchanged.
 
     >>> from fdbr import ops
     >>> complex(ops.conj(1 + 2j))

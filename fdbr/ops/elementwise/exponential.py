@@ -30,7 +30,7 @@ def exp(xp: Any, x: Array) -> Array:
     return xp.exp(x)
 
 
-@elementwise(x=lambda x: exp(x), heavy=True)  # out + 1 has no digit left where out is next to -1
+@elementwise(x=lambda x: exp(x), heavy=True)  # out + 1 cancels where out is near -1
 def expm1(xp: Any, x: Array) -> Array:
     """``exp(x) - 1``, accurate near 0.
 
@@ -98,8 +98,8 @@ def log10(xp: Any, x: Array) -> Array:
 
 @elementwise(x=lambda x, out, rate: -2 * rate * x * out, heavy=True)
 def gaussian(xp: Any, x: Array, *, rate: float) -> Array:
-    """``exp(-rate * x**2)``, whose exponent would in single precision be rounded too much."""
-    if xp is not np and hasattr(xp, "fma"):  # kernels have it
+    """``exp(-rate * x**2)``, in float64 for float32: a rounded exponent would cost digits."""
+    if xp is not np and hasattr(xp, "fma"):  # kernels have a function of their own
         return xp.gaussian(x, rate)
     if getattr(x, "dtype", None) == np.float32:
         wide = x.astype(np.float64)

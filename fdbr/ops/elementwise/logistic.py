@@ -1,7 +1,7 @@
-"""The logistic function, and what weighs two exponentials against each other.
+"""The logistic function and `logaddexp`, element by element.
 
-Slopes are computed from the operand.  From the result, as ``out * (1 - out)``, they would have no
-digit left where that is next to 1.
+Derivatives are computed from the operand.  The usual formula in the result, ``out * (1 - out)``,
+cancels where the result is near 1.
 """
 
 import math
@@ -15,24 +15,24 @@ from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.elementwise.trigonometric import falling, tanh
+from fdbr.ops.elementwise.trigonometric import negative_abs, tanh
 from fdbr.pytrees.dtypes import dtype_kind
 
-__all__ = ["logaddexp", "sigmoid", "sigmoid_slope"]
+__all__ = ["logaddexp", "sigmoid", "sigmoid_derivative"]
 
-_FEW = 1 << 9  # elements, below which SciPy's function takes less time than several of NumPy's
-# Below which the function is the exponential, and that of its negative about to overflow.
+_FEW = 1 << 9  # elements, below which one call of SciPy is faster than several of NumPy
+# Below this operand ``exp(-x)`` is about to overflow, and the function equals ``exp(x)``.
 _LOW = {code: 2 - math.log(float(np.finfo(code).max)) for code in "efd"}
 
 
 @elementwise(x=lambda x, out: -out * tanh(x / 2), heavy=True)
-def sigmoid_slope(xp: Any, x: Array) -> Array:
+def sigmoid_derivative(xp: Any, x: Array) -> Array:
     """``exp(-abs(x)) / (1 + exp(-abs(x)))**2``, the derivative of the logistic function."""
-    share = xp.exp(falling(xp, x))
-    return share / xp.square(1 + share)
+    decay = xp.exp(negative_abs(xp, x))
+    return decay / xp.square(1 + decay)
 
 
-@elementwise(x=lambda x: sigmoid_slope(x), heavy=True)
+@elementwise(x=lambda x: sigmoid_derivative(x), heavy=True)
 def sigmoid(xp: Any, x: Array) -> Array:
     """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
 
@@ -43,10 +43,10 @@ def sigmoid(xp: Any, x: Array) -> Array:
     if type(x) is np.ndarray:
         if x.size < _FEW and x.dtype.char in "fd":
             out = scipy_of(np, "special").expit(x)
-            if np.count_nonzero(out) < x.size:  # SciPy's is 0 as soon as exp(-x) overflows
+            if np.count_nonzero(out) < x.size:  # SciPy returns 0 where exp(-x) overflows
                 return np.where(out == 0, np.exp(np.minimum(x, 0)), out)[()]
             return out
-    elif xp is not np and hasattr(xp, "fma"):  # kernels have it
+    elif xp is not np and hasattr(xp, "fma"):  # kernels have a function of their own
         return xp.expit(x)
     with np.errstate(over="ignore"):  # far below 0 the exponential is infinite
         if is_complex(x):
@@ -55,8 +55,8 @@ def sigmoid(xp: Any, x: Array) -> Array:
             return xp.reciprocal(1 + xp.exp(-x))
         if x.ndim == 0 or dtype_kind(x.dtype) != "f":
             return xp.reciprocal(2 + xp.expm1(-x))
-        out = -x  # the one array that is made
-        xp.expm1(out, out=out)  # which NumPy has in less time than the exponential
+        out = -x  # the only array that is allocated
+        xp.expm1(out, out=out)  # NumPy computes it faster than exp
         out += 2
         xp.reciprocal(out, out=out)
     low = x < _LOW.get(x.dtype.char, -math.inf)
@@ -65,7 +65,12 @@ def sigmoid(xp: Any, x: Array) -> Array:
     return out
 
 
-@elementwise(x=lambda x, y: _share(x, y), y=lambda x, y: _share(y, x), heavy=True, double=True)
+@elementwise(
+    x=lambda x, y: _softmax_weight(x, y),
+    y=lambda x, y: _softmax_weight(y, x),
+    heavy=True,
+    double=True,
+)
 def logaddexp(xp: Any, x: Array, y: Array) -> Array:
     """``log(exp(x) + exp(y))``, without overflow.
 
@@ -73,10 +78,10 @@ def logaddexp(xp: Any, x: Array, y: Array) -> Array:
     >>> round(ops.logaddexp(0.0, 0.0), 6)
     0.693147
     """
-    return vectorized.logaddexp(x, y) if vectorized.suits(xp, x, y) else xp.logaddexp(x, y)
+    return vectorized.logaddexp(x, y) if vectorized.is_supported(xp, x, y) else xp.logaddexp(x, y)
 
 
-def _share(x: Any, y: Any) -> Any:
-    """The share of ``exp(x)`` in the sum; half of it where both are one infinity."""
+def _softmax_weight(x: Any, y: Any) -> Any:
+    """``exp(x) / (exp(x) + exp(y))``; 1/2 where both are the same infinity."""
     same = (x == y) & (abs(x) == math.inf)
     return sigmoid(where(same, 0, x) - where(same, 0, y))

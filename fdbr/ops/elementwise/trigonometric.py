@@ -91,8 +91,8 @@ def atan(xp: Any, x: Array) -> Array:
 
 
 @elementwise(
-    y=lambda y, x: _by_square(x, hypot(x, y)),
-    x=lambda y, x: -_by_square(y, hypot(x, y)),
+    y=lambda y, x: _divided_by_square(x, hypot(x, y)),
+    x=lambda y, x: -_divided_by_square(y, hypot(x, y)),
     heavy=True,
 )
 def atan2(xp: Any, y: Array, x: Array) -> Array:
@@ -105,8 +105,8 @@ def atan2(xp: Any, y: Array, x: Array) -> Array:
     return xp.arctan2(y, x)
 
 
-def _by_square(x: Any, length: Any) -> Any:
-    """``x / length**2``, where the square may overflow or vanish."""
+def _divided_by_square(x: Any, length: Any) -> Any:
+    """``x / length**2`` without the square, which may overflow or underflow."""
     return x / length / length
 
 
@@ -132,19 +132,19 @@ def cosh(xp: Any, x: Array) -> Array:
     return xp.cosh(x)
 
 
-def falling(xp: Any, x: Any) -> Any:
-    """``-abs(x)``; of a complex number, it or its negative, whichever has no positive real part."""
+def negative_abs(xp: Any, x: Any) -> Any:
+    """``-abs(x)``; for complex ``x``, that of ``x`` and ``-x`` whose real part is not positive."""
     return xp.where(x.real < 0, x, -x) if is_complex(x) else -xp.abs(x)
 
 
 @elementwise(x=lambda x, out: -2 * tanh(x) * out, heavy=True)
-def _tanh_slope(xp: Any, x: Array) -> Array:
-    """``1 / cosh(x)**2``, which from the result, as ``1 - out**2``, had no digits next to 1."""
-    share = xp.exp(2 * falling(xp, x))
-    return 4 * share / xp.square(1 + share)
+def _tanh_derivative(xp: Any, x: Array) -> Array:
+    """``1 / cosh(x)**2``, from the operand: ``1 - tanh(x)**2`` cancels where the tanh is near 1."""
+    decay = xp.exp(2 * negative_abs(xp, x))
+    return 4 * decay / xp.square(1 + decay)
 
 
-@elementwise(x=lambda x: _tanh_slope(x), heavy=True)
+@elementwise(x=lambda x: _tanh_derivative(x), heavy=True)
 def tanh(xp: Any, x: Array) -> Array:
     """The hyperbolic tangent.
 

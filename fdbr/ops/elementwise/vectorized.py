@@ -1,8 +1,8 @@
-"""Functions that NumPy and SciPy compute one element at a time, in passes over whole arrays.
+"""Vectorized versions of functions that NumPy and SciPy compute one element at a time.
 
-Each function takes NumPy arrays of real floating numbers (`suits` says which), and gives what
-NumPy's or SciPy's gives to within some units in the last place.  Where its formula does not hold,
-at infinities and the ends of the range, those elements alone are left to NumPy.
+Each function takes NumPy arrays of real floating numbers (see `is_supported`), and agrees with
+NumPy or SciPy to a few units in the last place.  Where its formula does not hold, at infinities
+and the ends of the range, those elements alone are computed by NumPy.
 """
 
 from typing import Any
@@ -15,18 +15,18 @@ from fdbr.ops.declare.select import choose
 
 __all__ = [
     *("copysign", "erf", "expit", "floor_divide", "hypot", "logaddexp", "logit", "remainder"),
-    "suits",
+    "is_supported",
 ]
 
-_FEW = 64  # elements, below which NumPy's function is as fast as several passes
+_FEW = 64  # elements, below which one call of NumPy is as fast as several passes
 _BITS: dict[Any, Any] = {
     np.dtype(np.float32): np.dtype(np.int32),
     np.dtype(np.float64): np.dtype(np.int64),
 }
 
 
-def suits(xp: Any, *operands: Any) -> bool:
-    """Whether the operands are such arrays, all of one dtype; numbers may be among them."""
+def is_supported(xp: Any, *operands: Any) -> bool:
+    """Whether operands are float32 or float64 arrays of one dtype, or Python numbers."""
     if xp is not np:
         return False
     dtype, size = None, 0
@@ -40,11 +40,11 @@ def suits(xp: Any, *operands: Any) -> bool:
     return size >= _FEW
 
 
-def _mended(out: Any, wrong: Any, function: Any, *operands: Any) -> Any:
-    """``out`` with the function's own values where it is wrong."""
-    if wrong.any():
+def _corrected(out: Any, is_wrong: Any, function: Any, *operands: Any) -> Any:
+    """Recompute elements of ``out`` with ``function`` where ``is_wrong`` is true."""
+    if is_wrong.any():
         shape = out.shape
-        out[wrong] = function(*(np.broadcast_to(value, shape)[wrong] for value in operands))
+        out[is_wrong] = function(*(np.broadcast_to(value, shape)[is_wrong] for value in operands))
     return out
 
 
@@ -56,16 +56,16 @@ def logaddexp(x: Array, y: Array) -> Any:
     np.exp(out, out=out)
     np.log1p(out, out=out)
     out += np.maximum(x, y)
-    return _mended(out, ~np.isfinite(out), np.logaddexp, x, y)
+    return _corrected(out, ~np.isfinite(out), np.logaddexp, x, y)
 
 
 def hypot(x: Array, y: Array) -> Any:
     """``sqrt(x*x + y*y)``."""
     out = x * x + y * y
     limits = np.finfo(out.dtype)
-    wrong = ~((out > limits.tiny / limits.eps) & (out < limits.max))
+    is_wrong = ~((out > limits.tiny / limits.eps) & (out < limits.max))
     np.sqrt(out, out=out)
-    return _mended(out, wrong, np.hypot, x, y)
+    return _corrected(out, is_wrong, np.hypot, x, y)
 
 
 def copysign(x: Array, y: Array) -> Any:
@@ -78,31 +78,31 @@ def copysign(x: Array, y: Array) -> Any:
 
 
 def remainder(x: Array, y: Array) -> Any:
-    """``x`` modulo ``y``, with the sign of ``y``, of single numbers."""
-    quotient, wrong = _quotient(x, y, 1 << 28)
+    """``x`` modulo ``y``, with the sign of ``y``, in single precision."""
+    quotient, is_wrong = _quotient(x, y, 1 << 28)
     with np.errstate(invalid="ignore"):
         quotient *= y
         np.subtract(x, quotient, out=quotient)  # exact in double precision
-    wrong |= quotient == 0  # whose sign is that of y
-    return _mended(quotient.astype(np.float32), wrong, np.remainder, x, y)
+    is_wrong |= quotient == 0  # a zero has the sign of y
+    return _corrected(quotient.astype(np.float32), is_wrong, np.remainder, x, y)
 
 
 def floor_divide(x: Array, y: Array) -> Any:
-    """``x / y`` rounded down, of single numbers."""
-    quotient, wrong = _quotient(x, y, 1 << 23)
-    return _mended(quotient.astype(np.float32), wrong, np.floor_divide, x, y)
+    """``x / y`` rounded down, in single precision."""
+    quotient, is_wrong = _quotient(x, y, 1 << 23)
+    return _corrected(quotient.astype(np.float32), is_wrong, np.floor_divide, x, y)
 
 
 def _quotient(x: Any, y: Any, most: int) -> Any:
-    """The quotient rounded down, and where it is too large to be right in double precision."""
-    with np.errstate(all="ignore"):  # those are computed again
+    """Return the quotient rounded down, and where it is too large to be exact in float64."""
+    with np.errstate(all="ignore"):  # such elements are recomputed
         quotient = np.divide(x, y, dtype=np.float64)
         np.floor(quotient, out=quotient)
         return quotient, ~(np.abs(quotient) < most) | np.isinf(y)
 
 
 def expit(x: Array) -> Any:
-    """The logistic function of single numbers, accurate where it is small."""
+    """The logistic function in single precision, accurate where it is small."""
     small = np.abs(x)
     np.negative(small, out=small)
     np.exp(small, out=small)
@@ -113,7 +113,7 @@ def expit(x: Array) -> Any:
 
 
 def logit(x: Array) -> Any:
-    """``log(x / (1 - x))`` of single numbers: in double precision nothing is lost near 1/2."""
+    """``log(x / (1 - x))`` of float32; float64 inside avoids cancellation near 1/2."""
     x = x.astype(np.float64)
     with np.errstate(all="ignore"):
         x /= 1 - x
@@ -121,7 +121,7 @@ def logit(x: Array) -> Any:
 
 
 def erf(x: Array) -> Any:
-    """The error function of single numbers."""
+    """The error function in single precision."""
     x = np.clip(x, -ERF_END, ERF_END)
     square = x * x
     out = square * ERF[-1]

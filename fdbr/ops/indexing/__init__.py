@@ -1,1 +1,1 @@
-"""Reading and writing elements by their places: with keys, integers, segments, rows of tables."""
+"""Operations that read and write elements by keys, index arrays, segments and rows of tables."""

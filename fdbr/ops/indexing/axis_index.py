@@ -1,4 +1,4 @@
-"""Keys whose places lie along one axis, and what kernels do with them in large arrays."""
+"""Keys that index one axis by an array, which kernels read and write in large arrays."""
 
 import functools
 import math
@@ -15,36 +15,43 @@ from fdbr.backends.cpu.library.gather_scatter.gather_scatter import (
 )
 from fdbr.core.array_modules import Array
 
-__all__ = ["few", "numbers_of_axis", "only_axis", "places_of", "read_along", "write_along"]
+__all__ = [
+    "is_small",
+    "iota_along",
+    "only_axis",
+    "index_of_key",
+    "read_by_kernel",
+    "write_by_kernel",
+]
 
 
 @functools.lru_cache(1 << 8)
-def _kept_numbers(n: int, axis: int, ndim: int) -> Any:
-    numbers = np.arange(n).reshape((1,) * axis + (n,) + (1,) * (ndim - axis - 1))
-    numbers.setflags(write=False)
-    return numbers
+def _cached_iota(n: int, axis: int, ndim: int) -> Any:
+    iota = np.arange(n).reshape((1,) * axis + (n,) + (1,) * (ndim - axis - 1))
+    iota.setflags(write=False)
+    return iota
 
 
-def numbers_of_axis(n: int, axis: int, ndim: int) -> Any:
-    """``0 … n - 1`` along an axis, and 1 long on the others.
+def iota_along(n: int, axis: int, ndim: int) -> Any:
+    """``0 … n - 1`` along an axis, with length 1 on the others.
 
-    >>> numbers_of_axis(3, 1, 2)
+    >>> iota_along(3, 1, 2)
     array([[0, 1, 2]])
     """
-    return (_kept_numbers if n <= _SHORT else _kept_numbers.__wrapped__)(n, axis, ndim)
+    return (_cached_iota if n <= _SHORT else _cached_iota.__wrapped__)(n, axis, ndim)
 
 
-def few(shape: tuple[int, ...], key: Any, itemsize: int) -> bool:
-    """Whether a key names so few elements that NumPy's own indexing takes least time."""
-    most = math.prod(shape) * itemsize
+def is_small(shape: tuple[int, ...], key: Any, itemsize: int) -> bool:
+    """Whether a key selects so few elements that NumPy's indexing is fastest."""
+    size = math.prod(shape) * itemsize
     for part in key if type(key) is tuple else (key,):
         if type(part) is np.ndarray:
-            most *= part.size
-    return most < LEAST
+            size *= part.size
+    return size < LEAST
 
 
 def only_axis(key: Any, ndim: int) -> int | None:
-    """The axis which alone a key has something to say of, by one index array."""
+    """Return the axis of the only index array, if the key takes all other axes whole."""
     parts = key if type(key) is tuple else (key,)
     axis = None
     for number, part in enumerate(parts):
@@ -57,56 +64,60 @@ def only_axis(key: Any, ndim: int) -> int | None:
     return axis
 
 
-def places_of(key: Any) -> Any:
-    """The first index array of a key."""
+def index_of_key(key: Any) -> Any:
+    """Return the first index array of a key."""
     parts = key if type(key) is tuple else (key,)
     return next(part for part in parts if isinstance(part, np.ndarray))
 
 
-_SHORT = 1 << 8  # numbers that are kept
+_SHORT = 1 << 8  # length up to which iota arrays are cached
 
 
-class _Course:
+class _Access:
     """The description of a key for kernels: see `gathered`.
 
     Attributes
     ----------
     shape
-        That of ``x[key]``.
-    index, stack, each
-        The places, what they are places of, and whether there is one for each element.
+        The shape of ``x[key]``.
+    index
+        The index array.
+    stack
+        The numbers of elements before, along and after the indexed axis.
+    each
+        Whether there is an index for each element, rather than for each row.
     """
 
     __slots__ = ("each", "index", "shape", "stack")
 
     def __init__(self, shape: tuple[int, ...], axis: int, index: Any, each: bool) -> None:
-        behind = shape[axis + 1 :]
+        after = shape[axis + 1 :]
         self.each = each
-        self.shape = index.shape if each else (*shape[:axis], *index.shape, *behind)
+        self.shape = index.shape if each else (*shape[:axis], *index.shape, *after)
         self.index = index
-        self.stack = math.prod(shape[:axis]), shape[axis], math.prod(behind)
+        self.stack = math.prod(shape[:axis]), shape[axis], math.prod(after)
 
 
-def _course(shape: tuple[int, ...], key: Any, itemsize: int) -> _Course | None:
-    """The way by which a kernel finds a key's elements; `None` if it cannot, or they are few."""
+def _access(shape: tuple[int, ...], key: Any, itemsize: int) -> _Access | None:
+    """Describe a key for kernels; return `None` if they cannot read it, or it selects little."""
     axis = only_axis(key, len(shape))
     if axis is not None:
-        found = _Course(shape, axis, places_of(key), each=False)
+        found = _Access(shape, axis, index_of_key(key), each=False)
     else:
-        along = _varying(shape, key)
-        if along is None:
+        axis_and_index = _index_of_axis(shape, key)
+        if axis_and_index is None:
             return None
-        found = _Course(shape, *along, each=True)
+        found = _Access(shape, *axis_and_index, each=True)
     size = math.prod(found.shape)
     if not size or size * itemsize < LEAST:
         return None
-    narrow = found.index.dtype == np.int32 and found.stack[1] <= np.iinfo(np.int32).max
-    found.index = np.ascontiguousarray(found.index, np.int32 if narrow else np.int64)
+    fits_int32 = found.index.dtype == np.int32 and found.stack[1] <= np.iinfo(np.int32).max
+    found.index = np.ascontiguousarray(found.index, np.int32 if fits_int32 else np.int64)
     return found
 
 
-def _varying(shape: tuple[int, ...], key: Any) -> tuple[int, Any] | None:
-    """The axis along which a key tells a place for each element, and on the others its own."""
+def _index_of_axis(shape: tuple[int, ...], key: Any) -> tuple[int, Any] | None:
+    """Return the axis and index if a key indexes one axis by element and is iota on the others."""
     if type(key) is not tuple or len(key) != len(shape):
         return None
     axis = None
@@ -117,7 +128,7 @@ def _varying(shape: tuple[int, ...], key: Any) -> tuple[int, Any] | None:
             or part.dtype.kind not in "iu"
         ):
             return None
-        if part.size != part.shape[i] or len(part.reshape(-1)) != shape[i] or not _is_own(part):
+        if part.size != part.shape[i] or len(part.reshape(-1)) != shape[i] or not _is_iota(part):
             if axis is not None:
                 return None
             axis = i
@@ -127,36 +138,36 @@ def _varying(shape: tuple[int, ...], key: Any) -> tuple[int, Any] | None:
     try:
         return axis, np.broadcast_to(key[axis], region)
     except ValueError:
-        return None  # other axes are longer, or shorter
+        return None  # other axes differ in length
 
 
-def _is_own(part: Any) -> bool:
+def _is_iota(part: Any) -> bool:
     return np.array_equal(part.reshape(-1), np.arange(part.size))
 
 
-def read_along(x: Array, key: Any) -> Any:
-    """``x[key]`` by a kernel; `None` where there is none, or a place is not there."""
+def read_by_kernel(x: Array, key: Any) -> Any:
+    """Read ``x[key]`` by a kernel; return `None` without one, or if an index is out of bounds."""
     if type(x) is not np.ndarray or not x.flags.c_contiguous or not moves(x.dtype):
         return None
-    course = _course(x.shape, key, x.itemsize)
-    if course is None:
+    access = _access(x.shape, key, x.itemsize)
+    if access is None:
         return None
-    out = np.empty(course.shape, x.dtype)
-    return out if gathered(x, course.index, course.stack, course.each, out) else None
+    out = np.empty(access.shape, x.dtype)
+    return out if gathered(x, access.index, access.stack, access.each, out) else None
 
 
-def write_along(out: Any, key: Any, values: Array, add: bool) -> bool:
-    """Put values into a new array, or add them, by a kernel.
+def write_by_kernel(out: Any, key: Any, values: Array, add: bool) -> bool:
+    """Write values into a new array, or add them, by a kernel.
 
-    `False` is where there is none, and where a place is not there: then values may have been
-    written to others.
+    Return `False` if there is no kernel, or if an index is out of bounds: then some values may
+    have been written already.
     """
     if type(out) is not np.ndarray or not out.flags.c_contiguous or values.dtype != out.dtype:
         return False
     if out.dtype not in ADDED if add else not moves(out.dtype):
         return False
-    course = _course(out.shape, key, out.itemsize)
-    if course is None or values.shape not in ((), course.shape):
+    access = _access(out.shape, key, out.itemsize)
+    if access is None or values.shape not in ((), access.shape):
         return False
     values = np.ascontiguousarray(values)
-    return scattered(out, course.index, course.stack, course.each, values, add)
+    return scattered(out, access.index, access.stack, access.each, values, add)

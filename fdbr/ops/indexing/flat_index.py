@@ -1,8 +1,8 @@
-"""NumPy's indexing of many places at once, by their numbers in the flattened array.
+"""Faster advanced indexing of NumPy arrays, by indices into the flattened array.
 
-NumPy reads and writes at one index array several times as fast as at two, and adds twenty times as
-fast; whole rows are added fastest by a product with a sparse matrix.  What is large kernels move,
-where the places lie along one axis (see `fdbr.ops.along`).
+NumPy reads and writes with one index array several times as fast as with two, and adds twenty
+times as fast; whole rows are added fastest by a product with a sparse matrix.  Large arrays
+indexed along one axis are left to kernels (see `fdbr.ops.indexing.axis_index`).
 """
 
 import importlib
@@ -14,63 +14,71 @@ import numpy as np
 from fdbr.backends.cpu.kernels import LEAST
 from fdbr.core.array_modules import Array
 from fdbr.core.util.threads import divide
-from fdbr.ops.indexing.axis_index import few, only_axis, places_of, read_along, write_along
+from fdbr.ops.indexing.axis_index import (
+    index_of_key,
+    is_small,
+    only_axis,
+    read_by_kernel,
+    write_by_kernel,
+)
 
-__all__ = ["add_at", "added_at", "last_named", "put_at", "read_at", "region_shape"]
+__all__ = ["add_at", "scatter_add", "last_written", "put_at", "read_at", "region_shape"]
 
-_MANY = 1 << 11  # places from which on it pays
-_FEW = 1 << 5  # of which one index array has so many at least
-_PIECE = 1 << 15  # places at a time
-_ROW = 8  # elements of a row from which on rows are added as such
-_STACK = 64  # how often at the most
+_MANY = 1 << 11  # elements from which on flat indices are faster than NumPy's indexing
+_FEW = 1 << 5  # elements that the largest index array has at least: otherwise rows are long
+_PIECE = 1 << 15  # flat indices computed at a time, so that they stay in the caches
+_ROW = 8  # elements of a row from which on a sparse product adds rows faster
+_STACK = 64  # matrices, up to which one sparse product each is faster
 
 
 def read_at(xp: Any, x: Any, key: Any) -> Any:
-    """``x[key]``, in row-major order."""
+    """Read ``x[key]`` as an array in row-major order."""
     if xp is not np or not isinstance(x, np.ndarray):
         return x[key]
-    if few(x.shape, key, x.itemsize):
+    if is_small(x.shape, key, x.itemsize):
         return x[key]
-    found = read_along(x, key)
+    found = read_by_kernel(x, key)
     if found is not None:
         return found
     axis = only_axis(key, x.ndim)
     if axis is not None:
-        return x.take(places_of(key).astype(np.intp, copy=False), axis=axis)
-    places = named(x.shape, key) if x.flags.c_contiguous else None
-    if places is None:
+        return x.take(index_of_key(key).astype(np.intp, copy=False), axis=axis)
+    flat = flat_index_of(x.shape, key) if x.flags.c_contiguous else None
+    if flat is None:
         return x[key]
-    row, out = x.reshape(-1), np.empty(places.region, x.dtype)
+    row, out = x.reshape(-1), np.empty(flat.region, x.dtype)
 
     def work(piece: slice) -> None:
-        row.take(places.numbers(piece), out=out[piece], mode="wrap")  # they are in range
+        row.take(
+            flat.indices(piece), out=out[piece], mode="wrap"
+        )  # indices are in range, and "wrap" avoids a buffered check
 
-    divide(work, places.pieces())
+    divide(work, flat.pieces())
     return out
 
 
 def put_at(out: Any, key: Any, values: Array) -> None:
-    """``out[key] = values`` for values of the key's shape, or one; the last for a place stays."""
-    if few(out.shape, key, out.itemsize):
+    """Assign ``out[key] = values``, one value for each element, or a scalar; the last stays."""
+    if is_small(out.shape, key, out.itemsize):
         out[key] = values
         return
-    if write_along(out, key, np.asarray(values, out.dtype), add=False):
+    if write_by_kernel(out, key, np.asarray(values, out.dtype), add=False):
         return
     rows = only_axis(key, out.ndim) is not None or not out.flags.c_contiguous
-    places = None if rows else named(out.shape, key)
-    if places is None:
+    flat = None if rows else flat_index_of(out.shape, key)
+    if flat is None:
         out[key] = values
         return
-    row, one = out.reshape(-1), np.ndim(values) == 0
-    for piece in places.pieces():
-        row[places.numbers(piece).reshape(-1)] = values if one else values[piece].reshape(-1)
+    row, is_scalar = out.reshape(-1), np.ndim(values) == 0
+    for piece in flat.pieces():
+        row[flat.indices(piece).reshape(-1)] = values if is_scalar else values[piece].reshape(-1)
 
 
-def added_at(shape: tuple[int, ...], key: Any, values: Array) -> Any:
-    """Zeros, with values added at the places of a key."""
+def scatter_add(shape: tuple[int, ...], key: Any, values: Array) -> Any:
+    """Add values to zeros at a key, each value for repeated indices."""
     axis = only_axis(key, len(shape)) if values.size >= _MANY else None
     if axis is not None and values.nbytes < LEAST:
-        sums = _summed_rows(shape, axis, places_of(key), values)
+        sums = _sum_rows_by_matrix(shape, axis, index_of_key(key), values)
         if sums is not None:
             return sums
     out = np.zeros(shape, dtype=values.dtype)
@@ -79,48 +87,52 @@ def added_at(shape: tuple[int, ...], key: Any, values: Array) -> Any:
 
 
 def add_at(out: Any, key: Any, values: Array) -> None:
-    """``np.add.at(out, key, values)`` for an array in row-major order."""
+    """Compute ``np.add.at(out, key, values)`` for an array in row-major order."""
     if values.size < _MANY:
         np.add.at(out, key, values)
         return
-    if write_along(out, key, values, add=True):
+    if write_by_kernel(out, key, values, add=True):
         return
-    row, places = out.reshape(-1), named(out.shape, key)
-    if places is None:
-        numbers = np.arange(out.size).reshape(out.shape)[key].reshape(-1)
-        if not write_along(row, numbers, values.reshape(-1), add=True):
-            np.add.at(row, numbers, values.reshape(-1))
+    row, flat = out.reshape(-1), flat_index_of(out.shape, key)
+    if flat is None:
+        indices = np.arange(out.size).reshape(out.shape)[key].reshape(-1)
+        if not write_by_kernel(row, indices, values.reshape(-1), add=True):
+            np.add.at(row, indices, values.reshape(-1))
         return
-    for piece in places.pieces():
-        np.add.at(row, places.numbers(piece).reshape(-1), values[piece].reshape(-1))
+    for piece in flat.pieces():
+        np.add.at(row, flat.indices(piece).reshape(-1), values[piece].reshape(-1))
 
 
-def _summed_rows(shape: tuple[int, ...], axis: int, index: Any, values: Any) -> Any:
-    """Rows added to those of their numbers, by a product with a sparse matrix of ones."""
+def _sum_rows_by_matrix(shape: tuple[int, ...], axis: int, index: Any, values: Any) -> Any:
+    """Add rows at their indices by a product with a sparse matrix of ones."""
     stack, count, row = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
     if row < _ROW or stack > _STACK or values.dtype.char not in "fdFD":
         return None
-    numbers = _wrapped(index.reshape(-1), count)
-    if numbers is None:
+    indices = _nonnegative(index.reshape(-1), count)
+    if indices is None:
         return None
     sparse = importlib.import_module("scipy.sparse")
-    ones = np.ones(len(numbers), dtype=values.dtype)
-    chosen = sparse.csc_array((ones, numbers, np.arange(len(numbers) + 1)), (count, len(numbers)))
-    rows = values.reshape(stack, len(numbers), row)
-    sums = [chosen @ part for part in rows]
+    ones = np.ones(len(indices), dtype=values.dtype)
+    selection = sparse.csc_array(
+        (ones, indices, np.arange(len(indices) + 1)), (count, len(indices))
+    )
+    rows = values.reshape(stack, len(indices), row)
+    sums = [selection @ part for part in rows]
     return (sums[0] if stack == 1 else np.stack(sums)).reshape(shape)
 
 
-# --- what a key names ---------------------------------------------------------------
+# --- the elements that a key selects --------------------------------------------------
 
 
-class Places:
-    """Read at index arrays for all axes, piece by piece: temporary arrays stay in the caches.
+class FlatIndex:
+    """Flat indices computed from index arrays for all axes, piece by piece.
+
+    Pieces keep the temporary arrays in the caches.
 
     Attributes
     ----------
     region
-        The shape of the index arrays together.
+        The shape that the index arrays broadcast to.
     """
 
     def __init__(self, terms: list[tuple[Any, int]]) -> None:
@@ -133,12 +145,12 @@ class Places:
         ]
 
     def pieces(self) -> list[slice]:
-        """Slices of the region's first axis."""
+        """Slice the region's first axis."""
         step = max(1, _PIECE * self.region[0] // math.prod(self.region))
         return [slice(i, i + step) for i in range(0, self.region[0], step)]
 
-    def numbers(self, piece: slice) -> Any:
-        """The numbers of the places in the flattened array."""
+    def indices(self, piece: slice) -> Any:
+        """Compute the indices into the flattened array."""
         total = None
         for part, step in self._terms:
             term = part[piece] if step == 1 else part[piece] * step
@@ -146,12 +158,12 @@ class Places:
         return total
 
 
-def named(shape: tuple[int, ...], key: Any) -> Places | None:
-    """Read at index arrays for all axes; `None` if they leave axes to others, or are few."""
+def flat_index_of(shape: tuple[int, ...], key: Any) -> FlatIndex | None:
+    """Make the `FlatIndex` of a key; return `None` if it has slices, or selects few elements."""
     parts = list(key if type(key) is tuple else (key,))
     axis = only_axis(key, len(shape))
     if axis is not None:
-        parts = _open(shape, axis, places_of(key))
+        parts = _full_indices(shape, axis, index_of_key(key))
     if len(parts) != len(shape) or not any(getattr(part, "size", 0) >= _FEW for part in parts):
         return None
     terms = []
@@ -159,30 +171,30 @@ def named(shape: tuple[int, ...], key: Any) -> Places | None:
     for n, part in zip(shape, parts, strict=True):
         if not isinstance(part, np.ndarray) or part.dtype.kind not in "iu":
             return None
-        part = _wrapped(part, n)
+        part = _nonnegative(part, n)
         if part is None:
             return None
         step //= n
         terms.append((part, step))
-    places = Places(terms)
-    return places if math.prod(places.region) >= _MANY else None
+    flat = FlatIndex(terms)
+    return flat if math.prod(flat.region) >= _MANY else None
 
 
-def _open(shape: tuple[int, ...], axis: int, index: Any) -> list[Any]:
-    """Index arrays for all axes, where there is one and the others are taken whole."""
+def _full_indices(shape: tuple[int, ...], axis: int, index: Any) -> list[Any]:
+    """Make index arrays for all axes of a key that indexes one and takes the others whole."""
     parts: list[Any] = []
-    behind = len(shape) - 1 - axis
+    after = len(shape) - 1 - axis
     for i, n in enumerate(shape):
         if i == axis:
-            parts.append(index.reshape(index.shape + (1,) * behind))
+            parts.append(index.reshape(index.shape + (1,) * after))
         else:
             ones = len(shape) - 1 - i + (index.ndim - 1 if i < axis else 0)
             parts.append(np.arange(n).reshape((n,) + (1,) * ones))
     return parts
 
 
-def _wrapped(index: Any, count: int) -> Any:
-    """An index array without negative numbers; `None` if there are places that there are not."""
+def _nonnegative(index: Any, count: int) -> Any:
+    """Make negative indices positive; return `None` if an index is out of bounds."""
     index = index.astype(np.intp, copy=False)
     least, most = index.min(initial=0), index.max(initial=-count)
     if least < -count or most >= count:
@@ -191,14 +203,15 @@ def _wrapped(index: Any, count: int) -> Any:
 
 
 class Region:
-    """The shape of ``x[key]`` for ``x`` of a shape, and a key that fits: see NumPy's manual.
+    """The shape of ``x[key]`` for ``x`` of a shape, by NumPy's rules of advanced indexing.
 
     Attributes
     ----------
-    before, named, behind
-        Its axes: those of the index arrays, and those of slices and new axes around them.
+    before, indexed, after
+        The lengths of its axes: those of the index arrays, and those of slices and new axes
+        before and after them.
     arrays, lengths
-        The index arrays and numbers, and how long the axes are to which they belong.
+        The index arrays and integers, and the lengths of the axes that they index.
     """
 
     def __init__(self, shape: tuple[int, ...], key: Any) -> None:
@@ -209,11 +222,11 @@ class Region:
         if rest < 0:
             raise IndexError(f"too many indices: {len(shape) - rest} for shape {shape}")
         lengths = list(reversed(shape))
-        basic: list[int] = []  # of slices and new axes
+        basic: list[int] = []  # lengths of slices and new axes
         self.arrays: list[Any] = []
         self.lengths: list[int] = []
-        places: list[int] = []  # of arrays in the key
-        before = 0  # basic ones before the first array
+        positions: list[int] = []  # of arrays in the key
+        before = 0  # slices and new axes before the first array
         for number, part in enumerate(parts):
             if part is None:
                 basic.append(1)
@@ -222,24 +235,24 @@ class Region:
             elif type(part) is slice:
                 basic.append(len(range(*part.indices(lengths.pop()))))
             else:
-                before = before if places else len(basic)
-                places.append(number)
+                before = before if positions else len(basic)
+                positions.append(number)
                 self.arrays.append(part)
                 self.lengths.append(lengths.pop())
-        if not places or places[-1] - places[0] >= len(places):
+        if not positions or positions[-1] - positions[0] >= len(positions):
             before = 0
-        self.before, self.behind = tuple(basic[:before]), tuple(basic[before:])
+        self.before, self.after = tuple(basic[:before]), tuple(basic[before:])
         shapes = [getattr(part, "shape", ()) for part in self.arrays]
-        self.named = shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+        self.indexed = shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """All axes."""
-        return (*self.before, *self.named, *self.behind)
+        """The lengths of all axes."""
+        return (*self.before, *self.indexed, *self.after)
 
 
 def region_shape(shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
-    """The shape of ``x[key]`` for ``x`` of a shape."""
+    """Compute the shape of ``x[key]`` for ``x`` of a shape."""
     if type(key) is tuple and len(key) == 1 and shape and type(key[0]) is np.ndarray:
         return (*key[0].shape, *shape[1:])  # the usual cases
     if type(key) is tuple and len(key) == len(shape) and set(map(type, key)) == {np.ndarray}:
@@ -247,14 +260,14 @@ def region_shape(shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
     return Region(shape, key).shape
 
 
-def last_named(shape: tuple[int, ...], key: Any) -> Any:
-    """For each element of a key's region, whether no later one names the same place."""
+def last_written(shape: tuple[int, ...], key: Any) -> Any:
+    """Mark the elements of ``x[key]`` whose index does not occur again later in the key."""
     region = Region(shape, key)
-    order = np.arange(math.prod(region.named), dtype=np.intc).reshape(region.named)
+    order = np.arange(math.prod(region.indexed), dtype=np.intc).reshape(region.indexed)
     last = np.empty(region.lengths, dtype=np.intc)
     arrays = tuple(region.arrays)
     put_at(last, arrays, order)
     hit = read_at(np, last, arrays) == order
-    if not region.before and not region.behind:
+    if not region.before and not region.after:
         return hit
-    return np.broadcast_to(hit.reshape(hit.shape + (1,) * len(region.behind)), region.shape)
+    return np.broadcast_to(hit.reshape(hit.shape + (1,) * len(region.after)), region.shape)

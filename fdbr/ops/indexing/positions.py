@@ -1,10 +1,9 @@
-"""Writing to places that index arrays name, with the same result on every array module.
+"""Write at index arrays, with the same result on every array module.
 
-NumPy's way is the rule: values for one place are added up, compared, or the last of them stays;
-and a place that there is not is an error.  On a GPU the threads come in any order, places wrap
-around, and few dtypes can be added to or compared in memory.  There all is brought to what can
-be: sums of the parts of complex numbers, comparisons of integers, and to each place only one
-value.
+NumPy defines the result: values for the same index are added, compared, or the last one stays;
+an index out of bounds is an error.  On a GPU threads write in any order, indices wrap around, and
+few dtypes have atomic additions and comparisons.  There complex numbers are added by parts,
+floating numbers are compared as integers, and only the last value for an index is written.
 """
 
 import math
@@ -19,19 +18,19 @@ from fdbr.ops.declare import constant
 from fdbr.ops.indexing import flat_index
 from fdbr.pytrees.dtypes import dtype_kind, is_short
 
-__all__ = ["extremes_at", "last_named", "put_at", "sums_at", "within"]
+__all__ = ["extremes_at", "last_written", "put_at", "sums_at", "checked_index"]
 
-_ADDED = "iIlLqQfd"  # the dtypes that CuPy adds to in memory
-_COMPARED = "iIlLqQ"  # and those that it compares there; floating ones with the loss of digits
+_ADDED = "iIlLqQfd"  # dtypes of CuPy's atomic additions
+_COMPARED = "iIlLqQ"  # dtypes of CuPy's exact atomic min and max; those of floats lose digits
 
 
 @constant
-def within(
+def checked_index(
     xp: Any, index: Any, *, least: int, count: int, name: str, error: Any = IndexError
 ) -> Array:
-    """The index itself, whose elements must lie in ``least … count - 1``.
+    """Return the index after checking that its elements lie in ``least … count - 1``.
 
-    To know that, the host waits for the device; rules of derivatives do not ask again.
+    The host waits for the device to know that; derivative rules do not check again.
     """
     if not index.size:
         return index
@@ -41,18 +40,18 @@ def within(
     if bool(outside.any()):
         raise error(
             f"fdbr.ops.{name}: an index of {describe(index)} lies between {int(index.min())} and "
-            f"{int(index.max())}, and there are {count} places: {least} … {count - 1}"
+            f"{int(index.max())}; valid indices are {least} … {count - 1}"
         )
     return index
 
 
 def sums_at(xp: Any, shape: tuple[int, ...], key: Any, values: Any) -> Any:
-    """Zeros, with values added at the places of a key."""
+    """Add values to zeros at a key, each value for repeated indices."""
     dtype = values.dtype
     if is_short(dtype):
         return sums_at(xp, shape, key, values.astype(xp.float32)).astype(dtype)
     if xp is np:
-        return flat_index.added_at(shape, key, values)
+        return flat_index.scatter_add(shape, key, values)
     if dtype.char in _ADDED:
         out = xp.zeros(shape, dtype=dtype)
         xp.add.at(out, key, values)
@@ -65,50 +64,52 @@ def sums_at(xp: Any, shape: tuple[int, ...], key: Any, values: Any) -> Any:
 
 
 def extremes_at(xp: Any, x: Any, key: Any, values: Any, largest: bool) -> Any:
-    """A copy of ``x`` with the largest, or smallest, of the values for each place and its own."""
+    """Copy ``x`` and replace elements by the maximum, or minimum, of theirs and the values."""
     ufunc = xp.maximum if largest else xp.minimum
     if xp is np or x.dtype.char in _COMPARED:
         out = xp.array(x)
-        with np.errstate(invalid="ignore"):  # of which NumPy warns where there is NaN
+        with np.errstate(invalid="ignore"):  # NumPy warns of NaN
             ufunc.at(out, key, values)
         return out
     if x.dtype.kind == "c":
         return _complex_extremes(xp, x, key, values, largest)
     if dtype_kind(x.dtype) == "f":
         ranks = _ranks(xp, values, largest)
-        return _of_ranks(xp, extremes_at(xp, _ranks(xp, x, largest), key, ranks, largest), x.dtype)
+        return _from_ranks(
+            xp, extremes_at(xp, _ranks(xp, x, largest), key, ranks, largest), x.dtype
+        )
     wide = extremes_at(xp, x.astype(xp.int32), key, values.astype(xp.int32), largest)
     return wide.astype(x.dtype)
 
 
 def _ranks(xp: Any, x: Any, largest: bool) -> Any:
-    """Integers in the order of floating numbers; NaN before all others, or behind them."""
+    """Map floating numbers to integers of the same order; NaN is the extreme that is searched."""
     wide = xp.array(x, dtype=xp.float64 if x.dtype.itemsize == 8 else xp.float32, order="C")
     bits = wide.view(xp.int64 if x.dtype.itemsize == 8 else xp.int32)
     limits = xp.iinfo(bits.dtype)
-    ranks = _turned(xp, bits)
+    ranks = _flip_negative(xp, bits)
     return xp.where(xp.isnan(wide), limits.max if largest else limits.min, ranks)
 
 
-def _of_ranks(xp: Any, ranks: Any, dtype: Any) -> Any:
-    bits = _turned(xp, ranks)
+def _from_ranks(xp: Any, ranks: Any, dtype: Any) -> Any:
+    bits = _flip_negative(xp, ranks)
     wide = xp.float64 if bits.dtype.itemsize == 8 else xp.float32
     return bits.view(wide).astype(dtype)
 
 
-def _turned(xp: Any, bits: Any) -> Any:
-    """Of the bits of a negative number all but the sign: what is larger is smaller then."""
+def _flip_negative(xp: Any, bits: Any) -> Any:
+    """Invert all bits but the sign of negative numbers, which reverses their order."""
     return xp.where(bits < 0, bits ^ xp.iinfo(bits.dtype).max, bits)
 
 
 def _complex_extremes(xp: Any, x: Any, key: Any, values: Any, largest: bool) -> Any:
-    """By the real parts, and where these are equal by the imaginary ones."""
-    undefined = xp.isnan(values)
-    given = xp.where(undefined, math.nan, values.real)
+    """Compare by the real parts, and where these are equal, by the imaginary parts."""
+    is_nan = xp.isnan(values)
+    given = xp.where(is_nan, math.nan, values.real)
     real = extremes_at(xp, xp.where(xp.isnan(x), math.nan, x.real), key, given, largest)
     worst = -math.inf if largest else math.inf
-    own = xp.where(x.real == real, x.imag, worst)
-    imag = extremes_at(xp, own, key, xp.where(given == real[key], values.imag, worst), largest)
+    own_imag = xp.where(x.real == real, x.imag, worst)
+    imag = extremes_at(xp, own_imag, key, xp.where(given == real[key], values.imag, worst), largest)
     return _complex(xp, real, xp.where(xp.isnan(real), math.nan, imag), x.dtype)
 
 
@@ -120,35 +121,35 @@ def _complex(xp: Any, real: Any, imag: Any, dtype: Any) -> Any:
 
 
 def put_at(xp: Any, out: Any, key: Any, values: Any) -> None:
-    """``out[key] = values`` for values of the key's shape; the last for a place stays there."""
+    """Assign ``out[key] = values`` of the shape of ``out[key]``; the last value stays."""
     if xp is np:
         flat_index.put_at(out, key, values)
         return
-    if values.size and _names_places(key):
-        # Each writes what the last one would.
+    if values.size and _has_index_array(key):
+        # Threads write in any order, so each writes the last value for its index.
         last, _ = _writers(xp, out.shape, key, values.shape)
         values = values.reshape(-1)[last - 1]
     out[key] = values
 
 
-def last_named(xp: Any, shape: tuple[int, ...], key: Any) -> Any:
-    """For each element of a key's region, whether no later one names the same place."""
+def last_written(xp: Any, shape: tuple[int, ...], key: Any) -> Any:
+    """Mark the elements of ``x[key]`` whose index does not occur again later in the key."""
     if xp is np:
-        return flat_index.last_named(shape, key)
+        return flat_index.last_written(shape, key)
     last, order = _writers(xp, shape, key, flat_index.region_shape(shape, key))
     return last == order
 
 
 def _writers(xp: Any, shape: tuple[int, ...], key: Any, region: tuple[int, ...]) -> Any:
-    """For each element of a key's region, the last one for the same place, and itself.
+    """Return for each element of ``x[key]`` the number of the last one with its index, and its own.
 
-    They are numbers from 1 on, in the order of the region's elements.
+    The elements are numbered from 1 on, in row-major order.
     """
     order = xp.arange(1, 1 + math.prod(region)).reshape(region)
     last = extremes_at(xp, xp.zeros(shape, dtype=int), key, order, largest=True)
     return last[key], order
 
 
-def _names_places(key: Any) -> bool:
+def _has_index_array(key: Any) -> bool:
     parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     return any(hasattr(part, "dtype") for part in parts)

@@ -1,4 +1,4 @@
-"""Taking elements by their places."""
+"""Operations that read elements by keys and index arrays."""
 
 import math
 from collections.abc import Sequence
@@ -12,29 +12,31 @@ from fdbr.core.lazy_cotangents import Deferred
 from fdbr.core.primitive import host_types
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import indexed, linear
 from fdbr.ops.dtypes import astype
-from fdbr.ops.indexing.axis_index import read_along
+from fdbr.ops.indexing.axis_index import read_by_kernel
 from fdbr.ops.indexing.batches import batch_reading, batch_scatter
-from fdbr.ops.indexing.flat_index import add_at, added_at, read_at
+from fdbr.ops.indexing.flat_index import add_at, read_at, scatter_add
 from fdbr.ops.indexing.keys import Key, in_range, join, split
 from fdbr.ops.indexing.positions import sums_at
-from fdbr.ops.reductions.row_iteration import where_they_lie
+from fdbr.ops.reductions.row_iteration import unbuffered_rows
 from fdbr.ops.shape.creation import asarray, holds_array
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.pytrees.dtypes import is_short
 
 __all__ = ["along_axis", "getitem", "pick", "take", "take_along_axis"]
 
-_MANY = 1 << 12  # elements from which on the cotangent of an array is put together from its parts
-_SOME = 1 << 6  # places from which on it may pay to look how many elements they are
+_MANY = 1 << 12  # elements from which on cotangents of slices are summed in one array, lazily
+_SOME = 1 << 6  # size of an index array from which on a kernel may be faster
 
 
+@public("fdbr.ops")
 def getitem(x: Array, key: Any, /) -> Any:
-    """The elements ``x[key]``: NumPy's basic and advanced indexing.
+    """The elements ``x[key]``, by NumPy's basic and advanced indexing.
 
-    Elements that the key names several times collect the cotangents of all of them.
+    The cotangents of an element that the key selects several times are summed.
 
     >>> import fdbr, numpy as np
     >>> from fdbr import ops
@@ -45,31 +47,31 @@ def getitem(x: Array, key: Any, /) -> Any:
     if kind is slice or kind is int:
         return _slice(x, key=key)
     plain = not isinstance(x, Tracer) and not _has_tracer(key)
-    if plain and (type(x) in host_types or not _has_places(key)):
+    if plain and (type(x) in host_types or not _has_index_array(key)):
         return _read(x, key)
     key, indices, x = split(key, x)
     return _gather(x, *indices, key=key) if indices else _slice(x, key=key)
 
 
 def _read(x: Any, key: Any) -> Any:
-    """The elements of a plain array; many of them by a kernel."""
+    """Read elements of a raw array; many of them by a kernel."""
     if type(x) is np.ndarray:
         for part in key if type(key) is tuple else (key,):
             if type(part) is np.ndarray and part.size >= _SOME and part.dtype.kind in "iu":
-                found = read_along(x, key)
+                found = read_by_kernel(x, key)
                 return x[key] if found is None else found
     return x[key]
 
 
 def pick(x: Array, key: Key) -> Any:
-    """`getitem` for a key that the library made: nobody asks whether its places are in range."""
+    """Index by a key that the library made, without checking that its indices are in range."""
     if not isinstance(x, Tracer) and not _has_tracer(key):
         return read_at(array_module(x), x, key)
-    key, indices, x = split(key, x, made_here=True)
+    key, indices, x = split(key, x, is_trusted=True)
     return _gather(x, *indices, key=key)
 
 
-def _has_places(key: Any) -> bool:
+def _has_index_array(key: Any) -> bool:
     parts = key if type(key) is tuple else (key,)
     return any(hasattr(part, "dtype") or isinstance(part, list) for part in parts)
 
@@ -86,7 +88,7 @@ def _batch_slice(apply: Any, values: Any, batched: Any, size: int, params: Any) 
     return apply(*values, **changed)
 
 
-def _slice_pull(ct: Any, shape: tuple[int, ...], key: Any) -> Any:
+def _slice_vjp(ct: Any, shape: tuple[int, ...], key: Any) -> Any:
     size = math.prod(shape)
     if size < _MANY or type(ct) not in host_types:
         return _unslice(ct, shape=shape, key=key)
@@ -94,24 +96,24 @@ def _slice_pull(ct: Any, shape: tuple[int, ...], key: Any) -> Any:
 
 
 def _sum_of_slices(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
-    """The sum of arrays that are zero but for a slice of each."""
+    """Sum arrays that are zero except in one slice each."""
     (first, shape, key), *others = terms
-    dtype, wide = _of_sum(terms)
-    side_by_side = _side_by_side(terms) if others and wide is dtype else None
-    if side_by_side is not None:
-        return side_by_side
+    dtype, wide = _dtypes_of_sum(terms)
+    concatenated = _concatenated(terms) if others and wide is dtype else None
+    if concatenated is not None:
+        return concatenated
     out = np.zeros(shape, wide)
     out[key] = first
-    with where_they_lie(shape[-1] if len(shape) > 1 else 0):
+    with unbuffered_rows(shape[-1] if len(shape) > 1 else 0):
         for part, _, key in others:
             out[key] += part
     return out.astype(dtype, copy=False)
 
 
-def _side_by_side(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
-    """The sum of slices of one axis that together are all of it, as `split` makes them."""
+def _concatenated(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
+    """Concatenate slices that together cover one axis, as those of `split`; else return `None`."""
     shape = terms[0][1]
-    axis, places = None, []
+    axis, parts_of_axis = None, []
     for part, _, key in terms:
         parts = key if type(key) is tuple else (key,)
         for i, one in enumerate(parts):
@@ -122,19 +124,19 @@ def _side_by_side(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
                 if axis not in (None, i):
                     return None
                 axis = i
-                places.append((begin, end, part))
-    if axis is None or len(places) != len(terms):
+                parts_of_axis.append((begin, end, part))
+    if axis is None or len(parts_of_axis) != len(terms):
         return None
-    places.sort(key=lambda place: place[0])
-    ends = [0, *(end for _, end, _ in places)]
+    parts_of_axis.sort(key=lambda part: part[0])
+    ends = [0, *(end for _, end, _ in parts_of_axis)]
     if ends[-1] != shape[axis] or any(
-        begin != end for (begin, _, _), end in zip(places, ends, strict=False)
+        begin != end for (begin, _, _), end in zip(parts_of_axis, ends, strict=False)
     ):
         return None
-    return joined([part for _, _, part in places], axis)
+    return joined([part for _, _, part in parts_of_axis], axis)
 
 
-@linear(x=_slice_pull, batch=_batch_slice, view="elements")
+@linear(x=_slice_vjp, batch=_batch_slice, view="elements")
 def _slice(xp: Any, x: Array, *, key: Any) -> Array:
     return x[key]
 
@@ -146,31 +148,31 @@ def _unslice(xp: Any, x: Array, *, shape: tuple[int, ...], key: Any) -> Array:
     return out
 
 
-def _gather_pull(ct: Any, shape: tuple[int, ...], indices: Any, params: Any) -> Any:
+def _gather_vjp(ct: Any, shape: tuple[int, ...], indices: Any, params: Any) -> Any:
     size = math.prod(shape)
     if size < _MANY or any(type(array) not in host_types for array in (ct, *indices)):
         return _scatter(ct, *indices, shape=shape, **params)
     key = join(params["key"], indices)
-    return Deferred(_sum_of_places, (ct, shape, key), ct.size, size)
+    return Deferred(_sum_of_gathers, (ct, shape, key), ct.size, size)
 
 
-def _sum_of_places(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
-    """The sum of arrays that are zero but at some places, named by index arrays."""
+def _sum_of_gathers(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
+    """Sum arrays that are zero except at the elements of an index array."""
     ((first, shape, key), *others) = terms
-    dtype, wide = _of_sum(terms)
-    out = added_at(shape, key, first.astype(wide, copy=False))
+    dtype, wide = _dtypes_of_sum(terms)
+    out = scatter_add(shape, key, first.astype(wide, copy=False))
     for part, _, key in others:
         add_at(out, key, part)
     return out.astype(dtype, copy=False)
 
 
-def _of_sum(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> tuple[Any, Any]:
-    """The dtype of a sum of arrays, and that in which it is made."""
+def _dtypes_of_sum(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> tuple[Any, Any]:
+    """Return the dtype of a sum of arrays, and the dtype in which it is accumulated."""
     dtype = np.result_type(*(part for part, _, _ in terms))
     return dtype, np.dtype(np.float32) if is_short(dtype) else dtype
 
 
-@indexed(_gather_pull, batch=batch_reading, fresh=True)
+@indexed(_gather_vjp, batch=batch_reading, fresh=True)
 def _gather(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
     return read_at(xp, x, join(key, indices))
 
@@ -184,8 +186,9 @@ def _scatter(xp: Any, x: Array, *indices: Any, shape: tuple[int, ...], key: Key)
     return sums_at(xp, shape, join(key, indices), x)
 
 
+@public("fdbr.ops")
 def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Any:
-    """The elements at some places along an axis; of the flattened array if it is `None`.
+    """The elements at indices along an axis; `None` flattens the array first.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -196,15 +199,16 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Any:
         x, axis = reshape(x, -1), 0
     if not hasattr(indices, "dtype"):
         indices = asarray(indices) if holds_array(indices) else array_module(x).asarray(indices)
-    if indices.dtype.kind == "b":  # these are places, 0 and 1, and no mask
+    if indices.dtype.kind == "b":  # booleans are the indices 0 and 1 here, not a mask
         indices = astype(indices, int)
     return getitem(x, (slice(None),) * normalize_axis(axis, x.ndim, "take") + (indices,))
 
 
+@public("fdbr.ops")
 def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Any:
-    """The elements whose place along an axis ``indices`` gives, position by position.
+    """The elements at ``indices`` along an axis, one index for each element of the result.
 
-    ``indices`` has the dimensions of ``x`` and broadcasts with it elsewhere than on the axis.
+    ``indices`` has as many dimensions as ``x`` and broadcasts with it on the other axes.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -223,15 +227,15 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Any:
 
 
 def along_axis(x: Array, indices: Array, axis: int) -> Any:
-    """`take_along_axis` for indices that are in range."""
+    """Compute `take_along_axis` for indices that are known to be in range."""
     xp = array_module(indices if isinstance(x, Tracer) else x)
     key: list[Any] = []
-    for i, (mine, theirs) in enumerate(zip(x.shape, indices.shape, strict=True)):
+    for i, (own, theirs) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if i == axis:
             key.append(indices)
-        elif mine == 1:
+        elif own == 1:
             key.append(xp.zeros((1,) * x.ndim, dtype=int))
         else:
-            places = xp.arange(mine if theirs == 1 else theirs)
-            key.append(places.reshape((1,) * i + (-1,) + (1,) * (x.ndim - i - 1)))
+            positions = xp.arange(own if theirs == 1 else theirs)
+            key.append(positions.reshape((1,) * i + (-1,) + (1,) * (x.ndim - i - 1)))
     return pick(x, tuple(key))

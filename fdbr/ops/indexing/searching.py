@@ -1,4 +1,4 @@
-"""The places of elements: of those that are not zero, and in sorted arrays."""
+"""Find the indices of nonzero elements, and of elements in sorted arrays."""
 
 import math
 from typing import Any, Literal
@@ -9,6 +9,7 @@ from fdbr.backends.cpu.kernels import LEAST
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import constant
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.dtypes import is_traced
@@ -20,20 +21,21 @@ from fdbr.ops.shape.manipulation import concat, reshape
 
 __all__ = ["nonzero", "searchsorted"]
 
-_MANY = 1 << 12  # elements from which on NumPy's own way is slower
+_MANY = 1 << 12  # elements from which on NumPy's nonzero of several axes is slower
 
 
+@public("fdbr.ops")
 @where_it_lies
 def nonzero(x: Array, /) -> tuple[Any, ...]:
-    """The places of the elements that are not zero: for each axis, an array of places on it.
+    """The indices of the nonzero elements: for each axis, an array of indices on it.
 
-    How many there are depends on the elements.  Under `vmap` that number is a decision: examples
-    that differ in it go separate ways.
+    Their number depends on the elements.  Under `vmap` the batch is split into groups of examples
+    with the same number.
 
     Raises
     ------
     ValueError
-        If ``x`` has no dimension.
+        If ``x`` has no axes.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -45,16 +47,16 @@ def nonzero(x: Array, /) -> tuple[Any, ...]:
         raise ValueError(f"fdbr.ops.nonzero: x is {describe(x)}, which has no dimension")
     if not is_traced(x):
         return _nonzero(x) if type(x) is np.ndarray else x.nonzero()
-    places = true_places(reshape(x != 0, -1))
+    indices = true_indices(reshape(x != 0, -1))
     out = []
     for n in reversed(x.shape):
-        out.append(places % (n or 1))
-        places = places // (n or 1)
+        out.append(indices % (n or 1))
+        indices = indices // (n or 1)
     return tuple(reversed(out))
 
 
 def _nonzero(x: Any) -> tuple[Any, ...]:
-    """`nonzero` of NumPy's, whose own way for several axes takes ten times as long as for one."""
+    """Compute `numpy.nonzero` by rows: NumPy takes ten times as long for several axes."""
     if x.ndim == 1 or x.size < _MANY or not x.flags.c_contiguous:
         return x.nonzero()
     counts = np.count_nonzero(x, axis=-1).reshape(-1)
@@ -66,26 +68,26 @@ def _nonzero(x: Any) -> tuple[Any, ...]:
     return *(row.repeat(counts) for row in rows), last
 
 
-def true_places(flags: Any) -> Any:
-    """The places of the true elements of an array of one dimension, in order."""
+def true_indices(flags: Any) -> Any:
+    """Find the indices of the true elements of a one-dimensional array, in order."""
     if not is_traced(flags):
         return flags.nonzero()[0]
     return argsort(~flags)[: int(count_nonzero(flags))]
 
 
 def _batch_searchsorted(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    """Places by ranks: how far an element comes in a common order, less its rank among its own."""
+    """Compute indices by ranks: an element's rank among all, less its rank among the queries."""
     x, y = values
     if not batched[0]:
         return apply(x, y, **params)
     y = spread(y, batched[1], size)
-    sought = reshape(y, (size, math.prod(y.shape[1:])))
-    # What stands first counts as smaller: elements sought go before equal ones, or after them.
+    queries = reshape(y, (size, math.prod(y.shape[1:])))
+    # The argsort is stable, so queries in front sort before equal elements, as side="left" needs.
     left = params["side"] == "left"
-    both = concat([sought, x] if left else [x, sought], axis=1)
-    ranks = argsort(argsort(both, axis=1), axis=1)
-    ranks = ranks[:, : sought.shape[1]] if left else ranks[:, x.shape[1] :]
-    return reshape(ranks - argsort(argsort(sought, axis=1), axis=1), y.shape)
+    joined = concat([queries, x] if left else [x, queries], axis=1)
+    ranks = argsort(argsort(joined, axis=1), axis=1)
+    ranks = ranks[:, : queries.shape[1]] if left else ranks[:, x.shape[1] :]
+    return reshape(ranks - argsort(argsort(queries, axis=1), axis=1), y.shape)
 
 
 @constant(batch=_batch_searchsorted)
@@ -94,33 +96,34 @@ def _searchsorted(xp: Any, x: Array, y: Array, *, side: Any) -> Array:
         return xp.searchsorted(x, y, side=side)
     if y.nbytes < LEAST:
         return x.searchsorted(y, side)
-    sought = y.reshape(-1)
-    x = x.astype(np.result_type(x, sought), copy=False)  # once, and not for each piece
-    out = np.empty(sought.shape, np.intp)
+    queries = y.reshape(-1)
+    x = x.astype(np.result_type(x, queries), copy=False)  # convert once, not for each piece
+    out = np.empty(queries.shape, np.intp)
 
     def work(piece: slice) -> None:
-        out[piece] = np.searchsorted(x, sought[piece], side=side)
+        out[piece] = np.searchsorted(x, queries[piece], side=side)
 
-    divide(work, parts(len(sought), len(sought) >> 15))
+    divide(work, parts(len(queries), len(queries) >> 15))
     return out.reshape(y.shape)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def searchsorted(
     x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
 ) -> Array:
-    """The places in a sorted array before which elements would have to be put to keep it sorted.
+    """The indices in a sorted array at which inserting elements keeps it sorted.
 
     Parameters
     ----------
     x1
         An array of one dimension, sorted.
     x2
-        What is sought: an array of any shape.
+        The elements to insert: an array of any shape.
     side
-        Before (``"left"``) or after (``"right"``) elements that are equal.
+        Insert before (``"left"``) or after (``"right"``) equal elements.
     sorter
-        Places that sort ``x1``, as `argsort` gives them, where it is not sorted.
+        Indices that sort ``x1``, as `argsort` returns them, if ``x1`` is not sorted.
 
     Returns
     -------
@@ -130,7 +133,7 @@ def searchsorted(
     Raises
     ------
     ValueError
-        If ``x1`` does not have one dimension, or ``side`` is neither.
+        If ``x1`` does not have one dimension, or ``side`` is neither of these.
 
     >>> import numpy as np
     >>> from fdbr import ops

@@ -1,4 +1,4 @@
-"""Elements gathered from places that an array tells, and brought together at such places."""
+"""Sums by segment, and PyTorch's gather and scatter along an axis."""
 
 import math
 from typing import Any, Literal
@@ -8,13 +8,14 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module, copy_of, where_it_lies
 from fdbr.core.tracer import is_differentiated
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.indexing.axis_index import numbers_of_axis
+from fdbr.ops.indexing.axis_index import iota_along
 from fdbr.ops.indexing.keys import in_range
 from fdbr.ops.indexing.positions import extremes_at, put_at
 from fdbr.ops.indexing.reading import pick
@@ -30,22 +31,21 @@ __all__ = ["gather", "scatter", "segment_sum"]
 Reduce = Literal["sum", "mean", "amax", "amin"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 def segment_sum(data: Array, segment_ids: Array, /, num_segments: int | None = None) -> Array:
-    """The sums of the rows that belong together.
-
-    ``out[i]`` is the sum of all ``data[j]`` with ``segment_ids[j] == i``.
+    """The sums of rows by segment: ``out[i]`` is the sum of all ``data[j]`` in segment ``i``.
 
     Parameters
     ----------
     data
         Shape ``(rows, ...)``.
     segment_ids
-        To which segment each row belongs: integers in shape ``(rows,)``, in any order.  Rows
-        whose number is negative, or not below ``num_segments``, belong to none.
+        The segment of each row: integers in shape ``(rows,)``, in any order.  Rows whose number is
+        negative, or not below ``num_segments``, are left out.
     num_segments
-        How many segments there are; by default one more than the largest number.  Under `vmap`
-        that is a decision.
+        The number of segments; by default one more than the largest id.  Under `vmap` a default
+        splits the batch into groups of examples with the same number.
 
     Returns
     -------
@@ -55,9 +55,9 @@ def segment_sum(data: Array, segment_ids: Array, /, num_segments: int | None = N
     Raises
     ------
     TypeError
-        If the numbers are no integers, or ``num_segments`` is none.
+        If the ids are not integers, or ``num_segments`` is not an integer.
     ValueError
-        If there is not one for each row, or ``num_segments`` is negative.
+        If there is not one id for each row, or ``num_segments`` is negative.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -77,21 +77,21 @@ def segment_sum(data: Array, segment_ids: Array, /, num_segments: int | None = N
     num_segments = integer("fdbr.ops.segment_sum", "num_segments", num_segments, least=0)
     ids = beside(ids, data)
     outside = (ids < 0) | (ids >= num_segments)
-    ids = where(outside, num_segments, ids)  # a further segment, which is left out
+    ids = where(outside, num_segments, ids)  # one more segment, which is dropped below
     return add_rows(data, ids, count=num_segments + 1)[:-1]
 
 
-# --- along an axis, in PyTorch's sense ----------------------------------------------
+# --- gather and scatter, as in PyTorch ------------------------------------------------
 
 
-def _along(index: Any, axis: int) -> tuple[Any, ...]:
-    """The key that names for each element of ``index`` its own place, but on the axis."""
+def _element_key(index: Any, axis: int) -> tuple[Any, ...]:
+    """Make the key that is ``index`` on the axis and an element's own position on the others."""
     if index.ndim == 1:
         return (index,)
     if type(index) is np.ndarray:
         ndim = index.ndim
         return tuple(
-            [index if i == axis else numbers_of_axis(n, i, ndim) for i, n in enumerate(index.shape)]
+            [index if i == axis else iota_along(n, i, ndim) for i, n in enumerate(index.shape)]
         )
     xp = array_module(index)
     key: list[Any] = []
@@ -117,20 +117,21 @@ def _checked(x: Any, dim: int, index: Any, name: str) -> tuple[Any, int, Any]:
     return x, axis, index
 
 
+@public("fdbr.ops")
 @where_it_lies
 def gather(x: Array, dim: int, index: Any, /) -> Array:
-    """The elements whose places along an axis ``index`` tells, as `torch.gather`.
+    """The elements at ``index`` along an axis, as `torch.gather`.
 
-    ``out[i, j, k] = x[i, index[i, j, k], k]`` along axis 1 of three, for example.
+    For example ``out[i, j, k] = x[i, index[i, j, k], k]`` along axis 1 of three.
 
     Parameters
     ----------
     x
         An array.
     dim
-        Along which axis.
+        The axis.
     index
-        Integers, with the dimensions of ``x`` and nowhere longer than it, except along the axis.
+        Integers, with as many dimensions as ``x`` and no longer than it, except along the axis.
 
     Returns
     -------
@@ -140,9 +141,9 @@ def gather(x: Array, dim: int, index: Any, /) -> Array:
     Raises
     ------
     TypeError, ValueError
-        If the index is not of integers, or does not fit.
+        If the index is not of integers (TypeError), or its shape does not fit (ValueError).
     IndexError
-        If it names a place that there is not.
+        If an index is out of bounds.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -151,9 +152,10 @@ def gather(x: Array, dim: int, index: Any, /) -> Array:
            [3.]])
     """
     x, axis, index = _checked(x, dim, index, "gather")
-    return pick(x, _along(in_range(index, x, axis), axis))
+    return pick(x, _element_key(in_range(index, x, axis), axis))
 
 
+@public("fdbr.ops")
 @where_it_lies
 def scatter(
     x: Array,
@@ -165,28 +167,28 @@ def scatter(
     reduce: Reduce | None = None,
     include_self: bool = True,
 ) -> Any:
-    """A copy of ``x`` with elements of ``src`` at the places that ``index`` tells.
+    """A copy of ``x`` with elements of ``src`` written at ``index`` along an axis.
 
-    It is PyTorch's ``scatter``, and with ``reduce`` its ``scatter_reduce``:
-    ``out[i, index[i, j, k], k]`` is ``src[i, j, k]``, along axis 1 of three, for example.
+    It is PyTorch's ``scatter``, and with ``reduce`` its ``scatter_reduce``.  For example
+    ``out[i, index[i, j, k], k]`` is ``src[i, j, k]`` along axis 1 of three.
 
     Parameters
     ----------
     x
         An array.
     dim
-        Along which axis.
+        The axis.
     index
-        Integers, with the dimensions of ``x`` and nowhere longer than it, except along the axis.
+        Integers, with as many dimensions as ``x`` and no longer than it, except along the axis.
     src
         An array with as many dimensions, nowhere shorter than ``index``; or a number.
     reduce
-        What becomes of elements that come to one place.  By default the last stays; ``"sum"``,
-        ``"mean"``, ``"amax"``, ``"amin"`` put them together.  Equal extremes have equal shares of
-        the derivative.  Complex numbers are compared as NumPy does it: by their real parts, and
-        where these are equal by the imaginary ones.
+        How elements with the same index are combined.  By default the last one stays; others are
+        ``"sum"``, ``"mean"``, ``"amax"``, ``"amin"``.  Equal extremes share the derivative
+        equally.  Complex numbers are compared as in NumPy: by their real parts, and where these
+        are equal, by the imaginary parts.
     include_self
-        Whether the element of ``x`` is one of those that are put together.
+        Whether the element of ``x`` is one of those that are combined.
 
     Raises
     ------
@@ -194,7 +196,7 @@ def scatter(
         If the index is not of integers, shapes do not fit, ``reduce`` is none of these, ``src``
         is complex and ``x`` is not, or ``src`` is differentiated and ``x`` is of integers.
     IndexError
-        If the index names a place that there is not.
+        If an index is out of bounds.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -206,13 +208,13 @@ def scatter(
     x, axis, index = _checked(x, dim, index, "scatter")
     index = in_range(index, x, axis)
     src = _source(src, index, x)
-    key = _along(index, axis)
+    key = _element_key(index, axis)
     if reduce is None:
         if type(x) is type(index) is type(src) is np.ndarray:
             out = copy_of(x)
             put_at(np, out, key, astype(src, x.dtype, copy=False))
             return out
-        return Place(x, key, made_here=True).set(src)
+        return Place(x, key, is_trusted=True).set(src)
     if reduce not in ("sum", "mean", "amax", "amin"):
         raise ValueError(
             f"fdbr.ops.scatter: reduce is {reduce!r}; it is None, 'sum', 'mean', 'amax' or 'amin'"
@@ -222,19 +224,21 @@ def scatter(
         return _scatter_extreme(
             x, src, index, axis=axis, largest=reduce == "amax", include_self=include_self
         )
-    return _put_together(x, src, key, mean=reduce == "mean", include_self=include_self)
+    return _scatter_sum(x, src, key, mean=reduce == "mean", include_self=include_self)
 
 
 @in_single
-def _put_together(x: Any, src: Any, key: Any, mean: bool, include_self: bool) -> Any:
-    """The sums, or means, of elements that come to one place."""
-    own = x if include_self else Place(x, key, made_here=True).set(0)
-    total = Place(own, key, made_here=True).add(src)
+def _scatter_sum(x: Any, src: Any, key: Any, mean: bool, include_self: bool) -> Any:
+    """Compute the sums, or means, of elements with the same index."""
+    own = x if include_self else Place(x, key, is_trusted=True).set(0)
+    total = Place(own, key, is_trusted=True).add(src)
     if not mean:
         return total
     first = zeros_like(x, dtype=int) + 1
     counts = Place(
-        first if include_self else Place(first, key, made_here=True).set(0), key, made_here=True
+        first if include_self else Place(first, key, is_trusted=True).set(0),
+        key,
+        is_trusted=True,
     ).add(1)
     return total / astype(counts, x.dtype)
 
@@ -266,18 +270,18 @@ def _source(src: Any, index: Any, x: Any) -> Any:
 
 
 def _hits(x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool) -> Any:
-    """Which elements are the extreme of their place, and how many of them there are."""
-    key = _along(index, axis)
+    """Mark the elements that equal the extreme of their index, and count them."""
+    key = _element_key(index, axis)
     own = astype(x == out, out.dtype)
     if not include_self:
-        own = Place(own, key, made_here=True).set(0)
+        own = Place(own, key, is_trusted=True).set(0)
     given = astype(src == pick(out, key), out.dtype)
-    counts = Place(own, key, made_here=True).add(given)
+    counts = Place(own, key, is_trusted=True).add(given)
     return key, own, given, where(counts == 0, ones_like(counts), counts)
 
 
 @in_single
-def _extreme_of_self(
+def _extreme_rule_of_x(
     ct: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
 ) -> Any:
     _, own, _, counts = _hits(x, src, index, out, axis, include_self)
@@ -285,7 +289,7 @@ def _extreme_of_self(
 
 
 @in_single
-def _extreme_pull(
+def _extreme_vjp(
     ct: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
 ) -> Any:
     key, _, given, counts = _hits(x, src, index, out, axis, include_self)
@@ -293,15 +297,15 @@ def _extreme_pull(
 
 
 @in_single
-def _extreme_push(
+def _extreme_jvp(
     t: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
 ) -> Any:
     key, _, given, counts = _hits(x, src, index, out, axis, include_self)
-    return Place(zeros_like(out), key, made_here=True).add(t * given) / counts
+    return Place(zeros_like(out), key, is_trusted=True).add(t * given) / counts
 
 
-def _last(dtype: Any, xp: Any, largest: bool) -> Any:
-    """The number of a dtype that every other is larger than, or smaller."""
+def _identity_of_extreme(dtype: Any, xp: Any, largest: bool) -> Any:
+    """Return the smallest number of a dtype, the identity of max, or the largest, that of min."""
     worst = -math.inf if largest else math.inf
     if dtype_kind(dtype) in "fc":
         return worst if dtype_kind(dtype) == "f" else complex(worst, worst)
@@ -311,20 +315,20 @@ def _last(dtype: Any, xp: Any, largest: bool) -> Any:
 
 
 def _batch_extreme(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    whole = [spread(value, flag, size) for value, flag in zip(values, batched, strict=True)]
-    return apply(*whole, **{**params, "axis": params["axis"] + 1})
+    operands = [spread(value, flag, size) for value, flag in zip(values, batched, strict=True)]
+    return apply(*operands, **{**params, "axis": params["axis"] + 1})
 
 
 @opaque(
-    x=(_extreme_of_self, _extreme_of_self),
-    src=(_extreme_pull, _extreme_push),
+    x=(_extreme_rule_of_x, _extreme_rule_of_x),
+    src=(_extreme_vjp, _extreme_jvp),
     batch=_batch_extreme,
 )
 def _scatter_extreme(
     xp: Any, x: Array, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
 ) -> Array:
-    key = _along(index, axis)
+    key = _element_key(index, axis)
     if not include_self:
         x = xp.array(x)
-        x[key] = _last(x.dtype, xp, largest)
+        x[key] = _identity_of_extreme(x.dtype, xp, largest)
     return extremes_at(xp, x, key, src, largest)

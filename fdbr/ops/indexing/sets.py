@@ -1,7 +1,7 @@
-"""Arrays as sets of their elements.
+"""Functions of arrays as sets: unique elements and membership.
 
-How many elements differ depends on them.  Under `vmap` that number is a decision: examples that
-differ in it go separate ways.
+The number of unique elements depends on the elements.  Under `vmap` the batch is split into groups
+of examples with the same number.
 """
 
 from typing import Any, NamedTuple
@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.elementwise.comparison import equal, logical_not, not_equal
 from fdbr.ops.indexing.reading import pick
-from fdbr.ops.indexing.searching import searchsorted, true_places
+from fdbr.ops.indexing.searching import searchsorted, true_indices
 from fdbr.ops.indexing.sorting import argsort, sort
 from fdbr.ops.reductions.cumulative import cumulative_sum
 from fdbr.ops.shape.creation import arrays, asarray, ones_like
@@ -22,11 +23,13 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
 
-_APART = 4  # numbers for each element, up to which a table of all of them is made
+# Integers are counted in a table, instead of sorted, if their range is at most this many times the
+# number of elements.
+_RANGE = 4
 
 
 class UniqueAll(NamedTuple):
-    """The elements that differ, where each was first, which of them each element is, how many."""
+    """The unique elements, their first indices, the inverse indices, and their counts."""
 
     values: Any
     indices: Any
@@ -35,30 +38,30 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """The elements that differ, and how many there are of each."""
+    """The unique elements and their counts."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverse(NamedTuple):
-    """The elements that differ, and which of them each element is."""
+    """The unique elements, and for each element the index of its value among them."""
 
     values: Any
     inverse_indices: Any
 
 
-def _is_quick(x: Any) -> bool:
-    """Whether NumPy sorts an array sooner than it makes a table of its elements."""
+def _sorts_faster(x: Any) -> bool:
+    """Whether sorting is faster than `numpy.unique`, which hashes elements."""
     return type(x) is np.ndarray and x.size > 0 and dtype_kind(x.dtype) in "biuf"
 
 
 def _runs(x: Any) -> tuple[Any, Any]:
-    """The elements that differ, in order, and where each begins in the sorted array."""
+    """Return the unique elements in order, and where each begins in the sorted array."""
     ordered = np.sort(x, axis=None)
-    new = np.ones(ordered.shape, bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    return ordered[new], new.nonzero()[0]
+    is_first = np.ones(ordered.shape, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first], is_first.nonzero()[0]
 
 
 class _Table:
@@ -67,38 +70,39 @@ class _Table:
     Attributes
     ----------
     places
-        The elements, flattened, less the least one.
+        The elements, flattened, minus the smallest one.
     counts
-        How often each number from the least one on is there.
+        The number of occurrences of each integer from the smallest one on.
     """
 
     def __init__(self, x: Any, least: int) -> None:
-        self.places = x.reshape(-1).astype(np.intp, copy=False)
+        self.offsets = x.reshape(-1).astype(np.intp, copy=False)
         if least:
-            self.places = self.places - least
-        self.counts = np.bincount(self.places)
-        self.values = self.counts.nonzero()[0]  # less the least one
+            self.offsets = self.offsets - least
+        self.counts = np.bincount(self.offsets)
+        self.values = self.counts.nonzero()[0]  # minus the smallest element
         self._least, self._dtype = least, x.dtype
 
     def elements(self) -> Any:
-        """Those that differ, in order."""
+        """Return the unique elements in order."""
         return (self.values + self._least).astype(self._dtype, copy=False)
 
 
 def _table(x: Any) -> _Table | None:
-    """The table of integers that are not far apart: to sort them takes longer."""
+    """Make the table if the range of integers is small: sorting would take longer."""
     if type(x) is not np.ndarray or x.dtype.kind not in "iu" or not x.size:
         return None
     least, most = int(x.min()), int(x.max())
-    fits = most - least < _APART * x.size and most <= np.iinfo(np.intp).max
+    fits = most - least < _RANGE * x.size and most <= np.iinfo(np.intp).max
     return _Table(x, least) if fits else None
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_values(x: Array, /) -> Any:
-    """The elements that differ, in order; each NaN is one of its own.
+    """The unique elements in order; every NaN is unique.
 
-    The derivative of each is that of its first occurrence.
+    The derivative goes to the first occurrence of each.
 
     >>> import fdbr, numpy as np
     >>> from fdbr import ops
@@ -111,13 +115,14 @@ def unique_values(x: Array, /) -> Any:
     if not is_traced(x):
         if (table := _table(x)) is not None:
             return table.elements()
-        return _runs(x)[0] if _is_quick(x) else array_module(x).unique(x, equal_nan=False)
+        return _runs(x)[0] if _sorts_faster(x) else array_module(x).unique(x, equal_nan=False)
     return unique_all(x).values
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_counts(x: Array, /) -> UniqueCounts:
-    """`unique_values`, and how many elements are equal to each.
+    """The unique elements and their counts; see `unique_values`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -128,7 +133,7 @@ def unique_counts(x: Array, /) -> UniqueCounts:
     if not is_traced(x):
         if (table := _table(x)) is not None:
             return UniqueCounts(table.elements(), table.counts[table.values])
-        if _is_quick(x):
+        if _sorts_faster(x):
             values, starts = _runs(x)
             return UniqueCounts(values, np.diff(starts, append=x.size))
         return UniqueCounts(*array_module(x).unique(x, return_counts=True, equal_nan=False))
@@ -136,9 +141,10 @@ def unique_counts(x: Array, /) -> UniqueCounts:
     return UniqueCounts(found.values, found.counts)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_inverse(x: Array, /) -> UniqueInverse:
-    """`unique_values`, and which of them each element of ``x`` is.
+    """The unique elements, and the index among them of each element of ``x``.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -150,18 +156,19 @@ def unique_inverse(x: Array, /) -> UniqueInverse:
         if (table := _table(x)) is not None:
             ranks = np.empty(len(table.counts), np.intp)
             ranks[table.values] = np.arange(len(table.values))
-            return UniqueInverse(table.elements(), ranks[table.places].reshape(x.shape))
+            return UniqueInverse(table.elements(), ranks[table.offsets].reshape(x.shape))
         values, inverse = array_module(x).unique(x, return_inverse=True, equal_nan=False)
         return UniqueInverse(values, inverse.reshape(x.shape))
     found = unique_all(x)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_all(x: Array, /) -> UniqueAll:
-    """`unique_values`, where each was first, which of them each element is, and how many are equal.
+    """The unique elements, their first indices, the inverse indices, and their counts.
 
-    The places count elements of the flattened array.
+    Indices refer to the flattened array.  See `unique_values`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -175,22 +182,23 @@ def unique_all(x: Array, /) -> UniqueAll:
         )
         return UniqueAll(values, indices, inverse.reshape(x.shape), counts)
     flat = reshape(x, -1)
-    order = argsort(flat)  # stable: of equal elements the first comes first
+    order = argsort(flat)  # stable: equal elements keep their order
     ordered = flat[order]
-    new = concat([ones_like(ordered[:1], dtype=bool), not_equal(ordered[1:], ordered[:-1])])
-    starts = true_places(new)
-    ranks = cumulative_sum(new) - 1
+    is_first = concat([ones_like(ordered[:1], dtype=bool), not_equal(ordered[1:], ordered[:-1])])
+    starts = true_indices(is_first)
+    ranks = cumulative_sum(is_first) - 1
     ends = concat([starts[1:], ones_like(starts[:1]) * flat.size])
     indices = order[starts]
     return UniqueAll(flat[indices], indices, reshape(ranks[argsort(order)], x.shape), ends - starts)
 
 
-_FEW = 1 << 12  # comparisons, below which to compare each with each takes less time than to sort
+_FEW = 1 << 12  # comparisons, up to which comparing all pairs is faster than sorting
 
 
+@public("fdbr.ops")
 @where_it_lies
 def isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
-    """Whether each element of ``x1`` is among those of ``x2``; NaN is not.
+    """Whether each element of ``x1`` is among those of ``x2``; NaN never is.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -208,6 +216,6 @@ def isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
         found = not_equal(x1, x1) & equal(x1, x1)
     else:
         ordered = sort(x2)
-        places = searchsorted(ordered, x1)
-        found = equal(pick(ordered, places - (places == x2.size)), x1)
+        offsets = searchsorted(ordered, x1)
+        found = equal(pick(ordered, offsets - (offsets == x2.size)), x1)
     return logical_not(found) if invert else found

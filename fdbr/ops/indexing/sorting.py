@@ -1,7 +1,7 @@
-"""Sorting, and what is read off a sorted array.
+"""Sorting, argsort and top-k.
 
-The order of the elements is a constant wherever the result has a derivative; in that order the
-elements are picked, and picking is linear.
+The permutation is locally constant, so the derivative of a sort is that of reading elements at the
+indices of the argsort, which is linear.
 """
 
 from typing import Any
@@ -12,12 +12,13 @@ from fdbr.backends.cpu.kernels import LEAST
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import constant, indexed, shifted
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.dtypes import is_traced
-from fdbr.ops.indexing.argsort import ordered, ranked_places
-from fdbr.ops.indexing.axis_index import numbers_of_axis
+from fdbr.ops.indexing.argsort import fast_argsort, indices_of_ranks
+from fdbr.ops.indexing.axis_index import iota_along
 from fdbr.ops.indexing.flat_index import put_at
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import flip
@@ -25,59 +26,59 @@ from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["argsort", "sort", "top_k"]
 
-_MANY = 4096  # elements from which it pays to look for another way to sort
-_FEW = 16  # largest elements that are found one after the other
+_MANY = 4096  # elements from which on unstable sorts and partitions are worth their overhead
+_FEW = 16  # largest elements up to which one argmax for each is faster than a partition
 
 
-# --- picking along an axis ----------------------------------------------------------
+# --- reading along an axis ------------------------------------------------------------
 
 
 def _batch_along(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    x, places = (spread(v, flag, size) for v, flag in zip(values, batched, strict=True))
-    return apply(x, places, **{**params, "axis": params["axis"] + 1})
+    x, indices = (spread(v, flag, size) for v, flag in zip(values, batched, strict=True))
+    return apply(x, indices, **{**params, "axis": params["axis"] + 1})
 
 
 @indexed(
-    lambda ct, shape, indices, params: _place(
+    lambda ct, shape, indices, params: _put_along(
         ct, *indices, length=shape[params["axis"]], axis=params["axis"]
     ),
     batch=_batch_along,
 )
-def _pick(xp: Any, x: Array, places: Any, *, axis: int) -> Array:
-    """The elements at some places along an axis, of which none is named twice."""
+def _pick(xp: Any, x: Array, indices: Any, *, axis: int) -> Array:
+    """Read the elements at distinct indices along an axis."""
     if x.ndim == 1:
-        return x[places]
-    if xp is np and places.size < _MANY:
-        return x[_own_places(x, places, axis)]
-    return xp.take_along_axis(x, places, axis)
+        return x[indices]
+    if xp is np and indices.size < _MANY:
+        return x[_element_key(x, indices, axis)]
+    return xp.take_along_axis(x, indices, axis)
 
 
 @indexed(
     lambda ct, shape, indices, params: _pick(ct, *indices, axis=params["axis"]),
     batch=_batch_along,
 )
-def _place(xp: Any, x: Array, places: Any, *, length: int, axis: int) -> Array:
-    """The elements put at some places along an axis of zeros."""
+def _put_along(xp: Any, x: Array, indices: Any, *, length: int, axis: int) -> Array:
+    """Write the elements at indices along an axis of zeros."""
     out = xp.zeros((*x.shape[:axis], length, *x.shape[axis + 1 :]), dtype=x.dtype)
     if xp is not np:
-        xp.put_along_axis(out, places, x, axis)
-    elif places.size >= _MANY:
-        put_at(out, _own_places(out, places, axis), x)
+        xp.put_along_axis(out, indices, x, axis)
+    elif indices.size >= _MANY:
+        put_at(out, _element_key(out, indices, axis), x)
     else:
-        out[_own_places(out, places, axis)] = x
+        out[_element_key(out, indices, axis)] = x
     return out
 
 
-def _own_places(x: Any, places: Any, axis: int) -> Any:
-    """The key that names places along an axis, and on the others each its own."""
+def _element_key(x: Any, indices: Any, axis: int) -> Any:
+    """Make the key that is ``indices`` on the axis and an element's own position on the others."""
     return tuple(
-        [places if i == axis else numbers_of_axis(n, i, x.ndim) for i, n in enumerate(x.shape)]
+        [indices if i == axis else iota_along(n, i, x.ndim) for i, n in enumerate(x.shape)]
     )
 
 
 @constant(batch=shifted("axis"))
 def _argsort(xp: Any, x: Array, *, axis: int, stable: bool) -> Array:
-    found = ordered(x, axis) if xp is np else None
+    found = fast_argsort(x, axis) if xp is np else None
     if found is not None:
         return found
     kind: Any = "stable" if stable else None
@@ -97,27 +98,28 @@ def _argsort(xp: Any, x: Array, *, axis: int, stable: bool) -> Array:
 # --- sorting ------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The elements in order along an axis; NaN counts as the largest.
 
-    The derivative of each element of the result is that of the element which came to its place.
+    The derivative of each element of the result is that of the element that was moved there.
 
     Parameters
     ----------
     x
         An array of one dimension or more.
     axis
-        Along which axis.
+        The axis to sort along.
     descending
         Whether the largest comes first.
     stable
-        Whether elements that compare as equal keep their order; without it sorting is faster.
+        Whether equal elements keep their order; an unstable sort is faster.
 
     Raises
     ------
     ValueError
-        If ``x`` has no such axis.
+        If the axis does not exist.
 
     >>> import fdbr, numpy as np
     >>> from fdbr import ops
@@ -132,29 +134,30 @@ def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool 
         return _pick(x, argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
     if descending:
         return flip(sort(flip(x, axis=axis), axis=axis, stable=stable), axis=axis)
-    return _sorted(array_module(x), x, axis, stable)
+    return _sort(array_module(x), x, axis, stable)
 
 
-def _sorted(xp: Any, x: Any, axis: int, stable: bool) -> Any:
-    """The elements in order.  NumPy's unstable sort is up to 16 times as fast as its stable one."""
+def _sort(xp: Any, x: Any, axis: int, stable: bool) -> Any:
+    """Sort raw arrays.  NumPy's unstable sort is up to 16 times as fast as its stable one."""
     if stable and (xp is not np or x.size < _MANY or x.dtype.kind == "c"):
         return xp.sort(x, axis=axis, kind="stable")
     out = xp.sort(x, axis=axis)
     if stable and dtype_kind(x.dtype) == "f" and bool(((x == 0) & xp.signbit(x)).any()):
-        # Equal numbers are the same but for the sign of zeros, which go back to their order.
+        # Equal numbers differ only in the sign of zeros, so a stable order needs only those again.
         last = xp.moveaxis(out, axis, -1)
         last[last == 0] = xp.moveaxis(x, axis, -1)[xp.moveaxis(x == 0, axis, -1)]
     return out
 
 
+@public("fdbr.ops")
 @where_it_lies
 def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """The places of the elements along an axis, in the order that `sort` gives them.
+    """The indices that sort an array along an axis; see `sort`.
 
     Raises
     ------
     ValueError
-        If ``x`` has no such axis.
+        If the axis does not exist.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -165,28 +168,28 @@ def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bo
     axis = normalize_axis(axis, x.ndim, "argsort")
     if not descending:
         return _argsort(x, axis=axis, stable=stable)
-    # Turned round before and after, so that equal elements keep their order.
+    # Flipped before and after, so that equal elements keep their order.
     ascending = _argsort(flip(x, axis=axis), axis=axis, stable=stable)
     return x.shape[axis] - 1 - flip(ascending, axis=axis)
 
 
 @constant(batch=shifted("axis"))
-def _ranked_places(xp: Any, x: Array, *, ranks: tuple[int, ...], axis: int) -> Array:
-    """The places of the elements that would come to some places of the sorted axis."""
-    places = ranked_places(x, ranks, axis) if xp is np else None
-    if places is not None:
-        return places
+def _rank_indices(xp: Any, x: Array, *, ranks: tuple[int, ...], axis: int) -> Array:
+    """Find the indices of the elements with given ranks along an axis."""
+    indices = indices_of_ranks(x, ranks, axis) if xp is np else None
+    if indices is not None:
+        return indices
     if xp is not np or x.size < _MANY:
         order = xp.argsort(x, axis=axis, kind="stable")
         return xp.take(order, xp.asarray(ranks), axis=axis)
     x = np.moveaxis(x, axis, -1)
     found = np.partition(x, sorted(set(ranks)), axis=-1)
-    each = [_place_of(x, found[..., rank, None], rank) for rank in ranks]
+    each = [_index_of_rank(x, found[..., rank, None], rank) for rank in ranks]
     return np.moveaxis(np.stack(each, axis=-1), -1, axis)
 
 
-def _place_of(x: Any, value: Any, rank: int) -> Any:
-    """The place on the last axis of the value that comes to a rank: equal ones in their order."""
+def _index_of_rank(x: Any, value: Any, rank: int) -> Any:
+    """Find the index on the last axis of the value with a rank; equal values keep their order."""
     same = x == value
     if dtype_kind(x.dtype) == "f":
         same |= (value != value) & (x != x)
@@ -200,34 +203,35 @@ def _place_of(x: Any, value: Any, rank: int) -> Any:
 
 
 def ranked(x: Array, ranks: tuple[int, ...], axis: int) -> Any:
-    """The elements at some places of the sorted axis, sooner than by sorting all.
+    """Return the elements with given ranks along an axis, faster than by sorting all.
 
     >>> import numpy as np
     >>> ranked(np.array([3.0, 1.0, 2.0]), (0, 2), 0)
     array([1., 3.])
     """
-    return _pick(x, _ranked_places(x, ranks=ranks, axis=axis), axis=axis)
+    return _pick(x, _rank_indices(x, ranks=ranks, axis=axis), axis=axis)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def top_k(x: Array, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
-    """The ``k`` largest elements along an axis, the largest first, and their places.
+    """The ``k`` largest elements along an axis, in descending order, and their indices.
 
-    Of equal elements the one that comes first counts as larger; NaN counts as the largest.
+    Among equal elements the first counts as larger; NaN counts as the largest.
 
     Parameters
     ----------
     x
         An array of one dimension or more.
     k
-        How many, from 0 to the length of the axis.
+        The number of elements, from 0 to the length of the axis.
     axis
-        Along which axis.
+        The axis to search along.
 
     Returns
     -------
-    values, places
-        Arrays of the shape of ``x``, but ``k`` long on the axis; the places are integers.
+    values, indices
+        Arrays of the shape of ``x``, with length ``k`` on the axis; the indices are integers.
 
     Raises
     ------
@@ -247,56 +251,56 @@ def top_k(x: Array, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
             f"fdbr.ops.top_k: k is {k}, but axis {axis} of {describe(x)} has {x.shape[axis]} "
             "elements; give at most as many"
         )
-    places = _top_places(x, k=k, axis=axis)
-    return _pick(x, places, axis=axis), places
+    indices = _top_indices(x, k=k, axis=axis)
+    return _pick(x, indices, axis=axis), indices
 
 
 @constant(batch=shifted("axis"))
-def _top_places(xp: Any, x: Array, *, k: int, axis: int) -> Array:
+def _top_indices(xp: Any, x: Array, *, k: int, axis: int) -> Array:
     last = axis == x.ndim - 1
     x = x if last else xp.moveaxis(x, axis, -1)
-    places = _few_largest(x, k) if xp is np and 0 < k <= _FEW and x.size >= _MANY else None
-    if places is not None:
+    indices = _largest_by_argmax(x, k) if xp is np and 0 < k <= _FEW and x.size >= _MANY else None
+    if indices is not None:
         pass
     elif 0 < k < x.shape[-1] // 8 and x.dtype.kind != "c":
-        # To part the elements first takes, of a million, a tenth of the time of sorting them.
-        candidates = _largest(xp, x, k)
-        order = _falling(xp, xp.take_along_axis(x, candidates, -1))
-        places = xp.take_along_axis(candidates, order, -1)
+        # For a million elements, partitioning takes a tenth of the time of sorting.
+        candidates = _largest_by_partition(xp, x, k)
+        order = _descending_argsort(xp, xp.take_along_axis(x, candidates, -1))
+        indices = xp.take_along_axis(candidates, order, -1)
     else:
-        places = _falling(xp, x)[..., :k]
-    return places if last else xp.moveaxis(places, -1, axis)
+        indices = _descending_argsort(xp, x)[..., :k]
+    return indices if last else xp.moveaxis(indices, -1, axis)
 
 
-def _few_largest(x: Any, k: int) -> Any:
-    """The places of the ``k`` largest elements along the last axis, by looking ``k`` times.
+def _largest_by_argmax(x: Any, k: int) -> Any:
+    """Find the indices of the ``k`` largest elements along the last axis by ``k`` argmax searches.
 
-    What was found gives way to the least number there is; where that is found itself, it might
-    be one that was found before, and there are no places.
+    Each element found is overwritten by the least number of the dtype.  If that number is itself
+    found, it may be an overwritten one: then return `None`.
     """
     if dtype_kind(x.dtype) not in "iuf" or k > x.shape[-1]:
         return None
     least = -np.inf if dtype_kind(x.dtype) == "f" else np.iinfo(x.dtype).min
     x = np.array(x, order="C")
-    places = np.empty((*x.shape[:-1], k), np.intp)
+    indices = np.empty((*x.shape[:-1], k), np.intp)
     for i in range(k):
-        place = x.argmax(axis=-1)[..., None]
-        if i and (np.take_along_axis(x, place, -1) == least).any():
+        index = x.argmax(axis=-1)[..., None]
+        if i and (np.take_along_axis(x, index, -1) == least).any():
             return None
-        np.put_along_axis(x, place, least, -1)
-        places[..., i : i + 1] = place
-    return places
+        np.put_along_axis(x, index, least, -1)
+        indices[..., i : i + 1] = index
+    return indices
 
 
-def _falling(xp: Any, x: Any) -> Any:
-    """The places of the elements along the last axis, the largest first and equal ones in order."""
+def _descending_argsort(xp: Any, x: Any) -> Any:
+    """Compute a stable descending argsort along the last axis."""
     x = x[..., ::-1]
     stable = x.argsort(-1, "stable") if type(x) is np.ndarray else xp.argsort(x, kind="stable")
     return x.shape[-1] - 1 - stable[..., ::-1]
 
 
-def _largest(xp: Any, x: Any, k: int) -> Any:
-    """The places of the ``k`` largest elements along the last axis, in no order."""
+def _largest_by_partition(xp: Any, x: Any, k: int) -> Any:
+    """Find the indices of the ``k`` largest elements along the last axis, in no order."""
     n = x.shape[-1]
     least = xp.partition(x, n - k, axis=-1)[..., n - k : n - k + 1]
     above, same = x > least, x == least

@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers: what reads them, and what adds to them."""
+"""Read rows of a table at indices, and add to them."""
 
 import math
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from fdbr.ops.shape.manipulation import moveaxis, reshape
 __all__ = ["add_rows", "rows_at"]
 
 
-def _numbered(indices: Any, flag: bool, size: int, count: int) -> Any:
-    """The numbers of rows in the tables of a whole batch, one after the other."""
+def _row_numbers(indices: Any, flag: bool, size: int, count: int) -> Any:
+    """Offset row indices for the tables of a batch stacked into one table."""
     ones = (1,) * (indices.ndim - flag)
     starts = array_module(indices).arange(size).reshape((size, *ones)) * count
     return indices + starts
@@ -33,7 +33,7 @@ def _batch_rows(apply: Any, values: Any, batched: Any, size: int, params: Any) -
         return moveaxis(apply(moveaxis(weight, 0, 1), indices), indices.ndim, 0)
     count = weight.shape[1]
     tables = reshape(weight, (size * count, *weight.shape[2:]))
-    return apply(tables, _numbered(indices, True, size, count))
+    return apply(tables, _row_numbers(indices, True, size, count))
 
 
 def _batch_add(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -42,18 +42,18 @@ def _batch_add(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
     if not batched[1]:
         return moveaxis(apply(moveaxis(rows, 0, indices.ndim), indices, count=count), 1, 0)
     rows = spread(rows, batched[0], size)
-    out = apply(rows, _numbered(indices, True, size, count), count=size * count)
+    out = apply(rows, _row_numbers(indices, True, size, count), count=size * count)
     return reshape(out, (size, count, *out.shape[1:]))
 
 
-def _rows_pull(ct: Any, indices: Any, shape: tuple[int, ...]) -> Any:
+def _rows_vjp(ct: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     if type(ct) is not np.ndarray or type(indices) is not np.ndarray:
         return add_rows(ct, indices, count=shape[0])
     return Deferred(_sum_of_rows, (ct, indices, shape), ct.size, math.prod(shape))
 
 
 def _sum_of_rows(terms: Sequence[tuple[Any, Any, tuple[int, ...]]]) -> Any:
-    """The sum of tables to which rows were added."""
+    """Sum tables that are zero except in some rows."""
     ((rows, indices, shape), *others) = terms
     if others:
         rows = np.concatenate([rows.reshape((i.size, *shape[1:])) for rows, i, _ in terms])
@@ -61,9 +61,9 @@ def _sum_of_rows(terms: Sequence[tuple[Any, Any, tuple[int, ...]]]) -> Any:
     return add_rows(rows, indices, count=shape[0])
 
 
-@linear(weight=_rows_pull, batch=_batch_rows)
+@linear(weight=_rows_vjp, batch=_batch_rows)
 def rows_at(xp: Any, weight: Array, indices: Array) -> Array:
-    """The rows of a table that integers name."""
+    """Read the rows of a table at indices."""
     count = weight.shape[0]
     if xp is np and indices.size and not (indices.min() >= 0 and indices.max() < count):
         raise ValueError(
@@ -75,6 +75,6 @@ def rows_at(xp: Any, weight: Array, indices: Array) -> Array:
 
 @linear(rows=lambda ct, indices: rows_at(ct, indices), batch=_batch_add, fresh=True)
 def add_rows(xp: Any, rows: Array, indices: Array, *, count: int) -> Array:
-    """A table of ``count`` rows, with each of the given ones added to that of its number."""
+    """Add rows to a table of ``count`` zero rows, at their indices."""
     shape = rows.shape[indices.ndim :]
     return sums_at(xp, (count, *shape), indices.reshape(-1), rows.reshape((indices.size, *shape)))

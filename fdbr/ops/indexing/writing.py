@@ -1,4 +1,4 @@
-"""Putting elements at places of a new array."""
+"""Functional updates: copies of arrays with some elements replaced or increased."""
 
 from typing import Any
 
@@ -7,13 +7,14 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module, copy_of, keep
 from fdbr.core.tracer import Tracer, is_differentiated
 from fdbr.errors.checks import describe
+from fdbr.errors.public import explaining, public
 from fdbr.ops.declare import constant, indexed
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.indexing.batches import batch_erase, batch_last_named, batch_reading, batch_replace
+from fdbr.ops.indexing.batches import batch_erase, batch_last_written, batch_reading, batch_replace
 from fdbr.ops.indexing.flat_index import add_at, region_shape
 from fdbr.ops.indexing.keys import Key, join, split
-from fdbr.ops.indexing.positions import last_named, put_at, sums_at
+from fdbr.ops.indexing.positions import last_written, put_at, sums_at
 from fdbr.ops.indexing.reading import _gather
 from fdbr.ops.shape.creation import asarray, holds_array
 from fdbr.ops.shape.manipulation import broadcast_to, reshape
@@ -22,8 +23,9 @@ from fdbr.pytrees.dtypes import dtype_kind, is_short
 __all__ = ["Place", "at"]
 
 
+@public("fdbr.ops")
 class at:
-    """Functional updates: ``at(x)[key].set(y)`` is a copy of ``x`` with ``y`` at the key.
+    """Update an array functionally: ``at(x)[key].set(y)`` is a copy of ``x`` with ``y`` at the key.
 
     On traced values ``x.at[key].set(y)`` is the same.
 
@@ -40,6 +42,7 @@ class at:
     def __init__(self, x: Any, /) -> None:
         self._x = x
 
+    @explaining("fdbr.ops.at")
     def __getitem__(self, key: Any) -> "Place":
         return Place(self._x, key)
 
@@ -48,46 +51,53 @@ class at:
 
 
 class Place:
-    """Some elements of an array, by a key: see `at`."""
+    """The elements of an array at a key, to read or update: see `at`."""
 
     __slots__ = ("_indices", "_key", "_shape", "_x")
 
-    def __init__(self, x: Any, key: Any, made_here: bool = False) -> None:
+    def __init__(self, x: Any, key: Any, is_trusted: bool = False) -> None:
         x = asarray(x)
         self._shape = x.shape
-        self._key, self._indices, self._x = split(key, x, made_here)
+        self._key, self._indices, self._x = split(key, x, is_trusted)
 
+    @explaining("fdbr.ops.at")
     def get(self) -> Any:
-        """The elements."""
+        """Return the elements."""
         return _gather(self._x, *self._indices, key=self._key)
 
+    @explaining("fdbr.ops.at")
     def set(self, values: Array, /) -> Any:
-        """A copy of the array with ``values``, broadcast, in the elements' place.
+        """Return a copy of the array with the elements replaced by ``values``, broadcast.
 
-        Where a key names an element several times, the last value counts.
+        Where a key selects an element several times, the last value counts.
         """
-        values = self._values(values, "set")
-        return self._whole(_replace(self._x, values, *self._kept(values), key=self._key))
+        values = self._checked_values(values, "set")
+        return self._in_shape(
+            _replace(self._x, values, *self._owned_indices(values), key=self._key)
+        )
 
+    @explaining("fdbr.ops.at")
     def add(self, values: Array, /) -> Any:
-        """A copy of the array with ``values``, broadcast, added to the elements.
+        """Return a copy of the array with ``values``, broadcast, added to the elements.
 
-        Where a key names an element several times, each value is added.
+        Where a key selects an element several times, each value is added.
         """
-        values = self._values(values, "add")
-        return self._whole(_increase(self._x, values, *self._kept(values), key=self._key))
+        values = self._checked_values(values, "add")
+        return self._in_shape(
+            _increase(self._x, values, *self._owned_indices(values), key=self._key)
+        )
 
-    def _whole(self, out: Any) -> Any:
-        """A changed array in the shape of the given one."""
+    def _in_shape(self, out: Any) -> Any:
+        """Reshape a result to the shape of the array, as keys of boolean scalars add axes."""
         return out if out.shape == self._shape else reshape(out, self._shape)
 
-    def _kept(self, values: Any) -> tuple[Any, ...]:
-        """The indices, as the derivative in ``values`` needs them: nobody else's."""
+    def _owned_indices(self, values: Any) -> tuple[Any, ...]:
+        """Return the indices; copied or locked if the derivative in ``values`` will need them."""
         if not isinstance(values, Tracer) or isinstance(self._x, Tracer):
             return self._indices
         return tuple(i if isinstance(i, Tracer) else keep(i) for i in self._indices)
 
-    def _values(self, values: Any, verb: str) -> Any:
+    def _checked_values(self, values: Any, verb: str) -> Any:
         if type(self._x) is np.ndarray and not self._indices:
             shape = self._x[self._key].shape
         elif {np.ndarray, *map(type, self._indices)} == {np.ndarray}:
@@ -130,39 +140,39 @@ def _region(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
     return xp.broadcast_to(xp.zeros((), dtype=bool), region_shape(x.shape, join(key, indices)))
 
 
-@constant(batch=batch_last_named)
-def _last_named(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
-    """Which of the named elements were the last to be written, if a key names some again."""
-    return last_named(xp, x.shape, join(key, indices))
+@constant(batch=batch_last_written)
+def _last_written(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
+    """Mark the selected elements that are written last, if a key selects some several times."""
+    return last_written(xp, x.shape, join(key, indices))
 
 
-def _replaced(ct: Any, indices: Any, key: Key) -> Any:
-    """The part of an update's cotangent that belongs to the values that were written."""
-    taken = _gather(ct, *indices, key=key)
+def _written_cotangent(ct: Any, indices: Any, key: Key) -> Any:
+    """Compute the cotangent of the values written; overwritten values get zero."""
+    selected = _gather(ct, *indices, key=key)
     if not indices:
-        return taken
-    return where(_last_named(ct, *indices, key=key), taken, 0)
+        return selected
+    return where(_last_written(ct, *indices, key=key), selected, 0)
 
 
-def _copied(xp: Any, x: Any) -> Any:
-    """A copy, of numbers too."""
+def _copy(xp: Any, x: Any) -> Any:
+    """Copy an array or number to a new array."""
     return copy_of(x) if type(x) is np.ndarray else xp.array(x)
 
 
 @indexed(
     lambda ct, shape, indices, params: _erase(ct, *indices, **params),
-    lambda ct, shape, indices, params: _replaced(ct, indices, params["key"]),
+    lambda ct, shape, indices, params: _written_cotangent(ct, indices, params["key"]),
     batch=batch_replace,
 )
 def _replace(xp: Any, x: Array, values: Array, *indices: Any, key: Key) -> Array:
-    out = _copied(xp, x)
+    out = _copy(xp, x)
     put_at(xp, out, join(key, indices), values)
     return out
 
 
 @indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params), batch=batch_erase)
 def _erase(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
-    out = _copied(xp, x)
+    out = _copy(xp, x)
     if xp is np:
         put_at(np, out, join(key, indices), 0)
     else:

@@ -1,17 +1,17 @@
-"""Linear algebra: the `linalg` extension of the Python Array API standard, and what it lacks.
+"""Linear algebra: the `linalg` extension of the Python Array API standard, and more functions.
 
-Matrices lie in the last two axes of arrays; all axes before them are stacks.  Every function
-takes real and complex matrices and is differentiable to any order, in reverse and in forward
-mode.  Where a factorization leaves a choice (signs, phases, a basis of equal eigenvalues), a
-function of it has a gradient if it does not depend on that choice.
+Matrices are the last two axes of arrays; all axes before them are stacks.  Every function accepts
+real and complex matrices and is differentiable to any order, in reverse and forward mode.  Where a
+factorization is not unique (signs, phases, a basis of equal eigenvalues), a function of it has a
+gradient if it does not depend on the choice.
 
-Where a matrix has no result at all (the inverse of a singular one, the triangle of an indefinite
-one), there is a `numpy.linalg.LinAlgError`, as in NumPy; on a GPU too, where CuPy by itself would
-go on with infinities or half a factorization, so that such a function waits for the device.  A
-derivative never raises one: where it does not exist it is NaN, for that matrix of a stack alone.
+A matrix without a result (the inverse of a singular matrix, the Cholesky factor of an indefinite
+one) raises `numpy.linalg.LinAlgError`, as in NumPy.  This holds on a GPU too, where CuPy would
+return infinities or an incomplete factorization, so such functions wait for the device.
+Derivatives never raise it: where they do not exist they are NaN, for that matrix of a stack alone.
 
 Functions of Hermitian matrices (`eigh`, `eigvalsh`, `cholesky`) read one triangle and the real part
-of the diagonal, as NumPy's do; what is not read has the derivative 0.
+of the diagonal, as in NumPy; elements that are not read have derivative 0.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ from fdbr.ops.linalg.triangular import solve_triangular
 from fdbr.ops.products import matmul, tensordot, vecdot
 from fdbr.ops.shape.manipulation import diagonal, matrix_transpose
 
-cg: Any  # of `fdbr.solvers`, which enters it here
+cg: Any  # set by `fdbr.solvers`, which imports this package
 
 __all__ = [
     "cholesky",

@@ -1,8 +1,9 @@
-"""Determinants."""
+"""Determinants and their logarithms."""
 
 from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import finfo
 from fdbr.ops.linalg.lapack import lapack
@@ -16,7 +17,7 @@ __all__ = ["SlogdetResult", "det", "slogdet"]
 
 
 class SlogdetResult(NamedTuple):
-    """A determinant as its sign and the logarithm of its size."""
+    """A determinant as its sign and the logarithm of its absolute value."""
 
     sign: Any
     logabsdet: Any
@@ -29,12 +30,12 @@ def _inner(x: Any, y: Any) -> Any:
     return (x * y).sum(axis=(-2, -1))
 
 
-def _scaled(factor: Any, x: Any) -> Any:
+def _scale(factor: Any, x: Any) -> Any:
     return factor[..., None, None] * x
 
 
 @opaque(
-    x=(lambda ct, x: _scaled(ct, _cofactors(x)), lambda t, x: _inner(_cofactors(x), t)),
+    x=(lambda ct, x: _scale(ct, _cofactors(x)), lambda t, x: _inner(_cofactors(x), t)),
     batch=aligned,
 )
 def _det(xp: Any, x: Array) -> Array:
@@ -42,101 +43,108 @@ def _det(xp: Any, x: Array) -> Array:
 
 
 # The second derivative is symmetric in its two directions, so that it is its own transpose.
-@opaque(x=(lambda ct, x: _turn(x, ct), lambda t, x: _turn(x, t)), batch=aligned)
+@opaque(
+    x=(lambda ct, x: _cofactor_derivative(x, ct), lambda t, x: _cofactor_derivative(x, t)),
+    batch=aligned,
+)
 def _cofactors(xp: Any, x: Array) -> Array:
-    """The derivative of the determinant: ``det(x) inv(x)^T``, which singular matrices have too."""
+    """The derivative of the determinant, ``det(x) inv(x)^T``; it exists for singular matrices."""
 
-    def regular(volume: Any, inverse: Any) -> Any:
-        return volume * inverse.swapaxes(-1, -2)
+    def regular(det_x: Any, inverse: Any) -> Any:
+        return det_x * inverse.swapaxes(-1, -2)
 
     def singular(x: Any) -> Any:
-        sign, u, s, vh = _decomposed(xp, x)
+        sign, u, s, vh = _scaled_svd(xp, x)
         return sign * ((u * _without_one(xp, s)) @ vh)
 
-    return _by_regularity(xp, regular, singular, x)
+    return _dispatch_by_condition(xp, regular, singular, x)
 
 
-# So is the third derivative in any two of its three.
+# Likewise the third derivative is symmetric in any two of its three directions.
 @opaque(
     x=(
-        lambda ct, x, t, like: fit(_turn_again(x, t, ct), like),
-        lambda e, x, t: _turn_again(x, t, e),
+        lambda ct, x, t, like: fit(_cofactor_second_derivative(x, t, ct), like),
+        lambda e, x, t: _cofactor_second_derivative(x, t, e),
     ),
-    t=(lambda ct, x, like: fit(_turn(x, ct), like), lambda e, x: _turn(x, e)),
+    t=(
+        lambda ct, x, like: fit(_cofactor_derivative(x, ct), like),
+        lambda e, x: _cofactor_derivative(x, e),
+    ),
     batch=leading(2),
 )
-def _turn(xp: Any, x: Array, t: Array) -> Array:
-    """The tangent of the cofactors.
+def _cofactor_derivative(xp: Any, x: Array, t: Array) -> Array:
+    """The derivative of the cofactors along ``t``.
 
-    For diagonal matrices it is ``p[i, k] t[k, k]`` summed over ``k`` on the diagonal, and
-    ``-p[i, j] t[j, i]`` beside it, where ``p[i, j]`` is the product of all singular values but
-    two.
+    For diagonal matrices it is the sum over ``k`` of ``p[i, k] t[k, k]`` on the diagonal, and
+    ``-p[i, j] t[j, i]`` elsewhere, where ``p[i, j]`` is the product of all singular values but
+    ``s[i]`` and ``s[j]``.
     """
 
-    def regular(volume: Any, inverse: Any, t: Any) -> Any:
-        across, turned = inverse.swapaxes(-1, -2), inverse @ t
-        along = xp.trace(turned, 0, -2, -1)[..., None, None] * across
-        return volume * (along - (turned @ inverse).swapaxes(-1, -2))
+    def regular(det_x: Any, inverse: Any, t: Any) -> Any:
+        transposed, product = inverse.swapaxes(-1, -2), inverse @ t
+        trace_term = xp.trace(product, 0, -2, -1)[..., None, None] * transposed
+        return det_x * (trace_term - (product @ inverse).swapaxes(-1, -2))
 
     def singular(x: Any, t: Any) -> Any:
-        sign, u, s, vh = _decomposed(xp, x)
+        sign, u, s, vh = _scaled_svd(xp, x)
         pairs = _without_two(xp, s)
-        turned = u.swapaxes(-1, -2) @ t @ vh.swapaxes(-1, -2)
-        along = pairs @ xp.diagonal(turned, 0, -2, -1)[..., None]
-        inner = xp.eye(x.shape[-1], dtype=x.dtype) * along - pairs * turned.swapaxes(-1, -2)
+        product = u.swapaxes(-1, -2) @ t @ vh.swapaxes(-1, -2)
+        trace_term = pairs @ xp.diagonal(product, 0, -2, -1)[..., None]
+        inner = xp.eye(x.shape[-1], dtype=x.dtype) * trace_term - pairs * product.swapaxes(-1, -2)
         return sign * (u @ inner @ vh)
 
-    return _by_regularity(xp, regular, singular, *same_leading(xp, "det", x, t))
+    return _dispatch_by_condition(xp, regular, singular, *same_leading(xp, "det", x, t))
 
 
-def _turn_again(x: Any, t: Any, e: Any) -> Any:
-    """The derivative of `_turn` along a second tangent: NaN for singular matrices."""
+def _cofactor_second_derivative(x: Any, t: Any, e: Any) -> Any:
+    """The derivative of `_cofactor_derivative` along a second tangent; NaN if ``x`` is singular."""
     inverted = inverse(x)
     by_t, by_e = inverted @ t, inverted @ e
     both = by_t @ by_e
     a, b, c = (diagonal(y).sum(axis=-1) for y in (by_t, by_e, both))
-    terms = both + by_e @ by_t - _scaled(a, by_e) - _scaled(b, by_t)
-    return _scaled(_det(x), _matrix_transpose(_scaled(a * b - c, inverted) + terms @ inverted))
+    terms = both + by_e @ by_t - _scale(a, by_e) - _scale(b, by_t)
+    return _scale(_det(x), _matrix_transpose(_scale(a * b - c, inverted) + terms @ inverted))
 
 
-def _by_regularity(xp: Any, regular: Any, singular: Any, *operands: Any) -> Any:
-    """``regular(det(x), inv(x), ...)`` where these are precise, and elsewhere ``singular(x, ...)``.
+def _dispatch_by_condition(xp: Any, regular: Any, singular: Any, *operands: Any) -> Any:
+    """Call ``regular(det(x), inv(x), ...)`` where these are accurate, else ``singular(x, ...)``.
 
-    Inverses are much faster than singular values.  Each matrix goes its own way, and none changes
-    the results of others.
+    Inverses are much faster than singular values.  The choice is made for each matrix of a stack,
+    so that its result does not depend on the others.
     """
     shape = operands[0].shape
     if not operands[0].size:
         return operands[0]
     x, *others = (y.reshape(-1, *shape[-2:]) for y in operands)
     inverse = lapack(xp, "inv", x, strict=False)
-    volume = lapack(xp, "det", x, strict=False)
-    x = x.astype(inverse.dtype, copy=False)  # LAPACK's, where it has none for that of x
-    precise = _is_precise(xp, x, inverse, volume)
-    volume = volume[:, None, None]
-    if bool(precise.all()):
-        return regular(volume, inverse, *others).reshape(shape)
+    det_x = lapack(xp, "det", x, strict=False)
+    x = x.astype(inverse.dtype, copy=False)  # LAPACK may compute in a wider dtype
+    is_accurate = _is_accurate(xp, x, inverse, det_x)
+    det_x = det_x[:, None, None]
+    if bool(is_accurate.all()):
+        return regular(det_x, inverse, *others).reshape(shape)
     out = xp.empty_like(x)
-    for chosen, function, given in (
-        (precise, regular, (volume, inverse, *others)),
-        (~precise, singular, (x, *others)),
+    for mask, function, given in (
+        (is_accurate, regular, (det_x, inverse, *others)),
+        (~is_accurate, singular, (x, *others)),
     ):
-        out[chosen] = function(*(y[chosen] for y in given))
+        out[mask] = function(*(y[mask] for y in given))
     return out.reshape(shape)
 
 
-def _is_precise(xp: Any, x: Any, inverse: Any, volume: Any) -> Any:
-    """Whether products with the inverse are, and the determinant is no denormal number."""
+def _is_accurate(xp: Any, x: Any, inverse: Any, det_x: Any) -> Any:
+    """Whether products with the inverse are accurate, and the determinant is not subnormal."""
     sizes = [xp.einsum("ijk,ijk->i", y, y.conj()).real for y in (x, inverse)]
     limits = finfo(x.dtype)
-    return (sizes[0] * sizes[1] < limits.eps**-0.8) & (abs(volume) > limits.tiny)
+    return (sizes[0] * sizes[1] < limits.eps**-0.8) & (abs(det_x) > limits.tiny)
 
 
-def _decomposed(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:
-    """``sign``, ``u``, ``s``, ``vh`` of which the cofactors of each order are made.
+def _scaled_svd(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:
+    """Return ``sign``, ``u``, ``s``, ``vh``, from which cofactors of each order are computed.
 
-    Those of a product are the product of those of its factors; of a unitary matrix they are
-    its conjugate times its determinant, which is ``sign`` for both.
+    The cofactors of a product are the product of the factors' cofactors; those of a unitary
+    matrix are its conjugate times its determinant.  ``sign`` is the product of the determinants
+    of the two unitary factors.
     """
     u, s, vh = lapack(xp, "svd", x, strict=False)
     sign = lapack(xp, "det", u, strict=False) * lapack(xp, "det", vh, strict=False)
@@ -144,30 +152,31 @@ def _decomposed(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def _without_one(xp: Any, s: Any) -> Any:
-    """The products of all elements of a row but one, without division."""
-    one = xp.ones_like(s[..., :1])
-    before = xp.cumprod(xp.concatenate([one, s[..., :-1]], axis=-1), axis=-1)
-    after = xp.cumprod(xp.concatenate([one, s[..., :0:-1]], axis=-1), axis=-1)[..., ::-1]
+    """Compute for each element the product of all others in its row, without division."""
+    first = xp.ones_like(s[..., :1])
+    before = xp.cumprod(xp.concatenate([first, s[..., :-1]], axis=-1), axis=-1)
+    after = xp.cumprod(xp.concatenate([first, s[..., :0:-1]], axis=-1), axis=-1)[..., ::-1]
     return before * after
 
 
 def _without_two(xp: Any, s: Any) -> Any:
-    """The products of all elements of a descending row but two; 0 where the two are one."""
-    one = _without_one(xp, s)
+    """Compute the products of all elements of a descending row but two; 0 on the diagonal."""
+    first = _without_one(xp, s)
     column = s.swapaxes(-1, -2)
-    rest = s[..., :-2].prod(axis=-1, keepdims=True)  # without the two last, where both are 0
-    by_row = one / xp.where(column != 0, column, 1)
-    by_column = one.swapaxes(-1, -2) / xp.where(s != 0, s, 1)
+    rest = s[..., :-2].prod(axis=-1, keepdims=True)  # the product if both elements are 0
+    by_row = first / xp.where(column != 0, column, 1)
+    by_column = first.swapaxes(-1, -2) / xp.where(s != 0, s, 1)
     out = xp.where(s != 0, by_column, xp.where(column != 0, by_row, rest))
     return out * (1 - xp.eye(s.shape[-1], dtype=s.dtype))
 
 
+@public("fdbr.ops.linalg")
 def det(x: Array, /) -> Array:
     """The determinants of matrices.
 
-    The derivative is ``sum(C * t)`` for the matrix ``C`` of cofactors.  It is right for singular
-    matrices too, and so is the second derivative: there both are made of singular values rather
-    than of the inverse.  Third derivatives are NaN there.
+    The derivative is ``sum(C * t)`` for the matrix ``C`` of cofactors.  The first and second
+    derivatives exist for singular matrices too, where they are computed from singular values
+    instead of the inverse.  Third derivatives are NaN there.
 
     Parameters
     ----------
@@ -193,35 +202,36 @@ def det(x: Array, /) -> Array:
     return _det(square_matrices("det", x))
 
 
-# --- its logarithm ------------------------------------------------------------------
+# --- the logarithm of the determinant -------------------------------------------------
 
 
-def _slogdet_pull(ct: Any, x: Any, out: Any) -> Any:
-    of_sign, of_log = ct
-    total = zeros_like(out[1]) if of_log is None else of_log
-    if of_sign is not None and of_sign.dtype.kind == "c":
-        total = total + 1j * (of_sign * out[0]).imag
-    return _scaled(total, _matrix_transpose(inverse(x)))
+def _slogdet_vjp(ct: Any, x: Any, out: Any) -> Any:
+    ct_sign, ct_log = ct
+    total = zeros_like(out[1]) if ct_log is None else ct_log
+    if ct_sign is not None and ct_sign.dtype.kind == "c":
+        total = total + 1j * (ct_sign * out[0]).imag
+    return _scale(total, _matrix_transpose(inverse(x)))
 
 
-def _slogdet_push(t: Any, x: Any, out: Any) -> Any:
+def _slogdet_jvp(t: Any, x: Any, out: Any) -> Any:
     change = _inner(_matrix_transpose(inverse(x)), t)
     if x.dtype.kind != "c":
-        return None, change  # the sign does not change
+        return None, change  # the sign is constant
     return 1j * change.imag * out[0], change.real
 
 
-@opaque(x=(_slogdet_pull, _slogdet_push), batch=aligned)
+@opaque(x=(_slogdet_vjp, _slogdet_jvp), batch=aligned)
 def _slogdet(xp: Any, x: Array) -> Array:
     return lapack(xp, "slogdet", x, strict=False)
 
 
+@public("fdbr.ops.linalg")
 def slogdet(x: Array, /) -> SlogdetResult:
-    """Determinants as their sign and the logarithm of their size, without overflow.
+    """The sign and the logarithm of the absolute value of determinants, without overflow.
 
     The derivative of the logarithm is ``tr(x^-1 t)`` (Giles, 2008), its real part for complex
-    matrices; the sign of a complex determinant turns by the imaginary part.  A singular matrix
-    has sign 0 and logarithm -inf, and the derivative NaN.
+    matrices; the imaginary part rotates the sign of a complex determinant.  A singular matrix has
+    sign 0, logarithm -inf, and derivative NaN.
 
     Parameters
     ----------
@@ -231,7 +241,7 @@ def slogdet(x: Array, /) -> SlogdetResult:
     Returns
     -------
     sign
-        Shape ``(...)``: 1, -1 or 0, or a complex number of size 1.
+        Shape ``(...)``: 1, -1 or 0, or a complex number of absolute value 1.
     logabsdet
         Shape ``(...)``, real.
 

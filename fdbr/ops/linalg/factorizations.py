@@ -7,16 +7,17 @@ from numpy.linalg import LinAlgError
 
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import (
     adjoint,
-    failure,
-    folded,
+    fold_triangle,
     half_triangle,
+    linalg_error,
     matrices,
-    mirrored,
+    mirror_triangle,
     sample,
     square_matrices,
 )
@@ -34,46 +35,47 @@ class QRResult(NamedTuple):
     R: Any
 
 
-# Derivatives of complex factorizations hold for their real and imaginary parts.  Textbooks
-# write them with gradients, the conjugates of cotangents.  A pull conjugates its matrices
-# instead, which comes to the same as conjugating what goes in and what comes out.
+# Derivatives of complex factorizations hold for real and imaginary parts.  Textbooks state them
+# for gradients, the conjugates of cotangents.  The vjp rules here conjugate the matrices instead,
+# which is the same as conjugating cotangents on entry and exit.
 
 # --- Cholesky -----------------------------------------------------------------------
 
 
-def _cholesky_pull(ct: Any, out: Any) -> Any:
+def _cholesky_vjp(ct: Any, out: Any) -> Any:
     upper = adjoint(conj(out))
     half = substitute(upper, half_triangle(upper @ ct), lower=False)
-    return folded(substitute(upper, adjoint(half), lower=False))
+    return fold_triangle(substitute(upper, adjoint(half), lower=False))
 
 
-def _cholesky_push(t: Any, out: Any) -> Any:
-    half = substitute(out, mirrored(t), lower=True)
+def _cholesky_jvp(t: Any, out: Any) -> Any:
+    half = substitute(out, mirror_triangle(t), lower=True)
     return out @ half_triangle(substitute(out, adjoint(half), lower=True))
 
 
-@opaque(x=(_cholesky_pull, _cholesky_push), batch=aligned)
+@opaque(x=(_cholesky_vjp, _cholesky_jvp), batch=aligned)
 def _cholesky(xp: Any, x: Array) -> Array:
     try:
         return lapack(xp, "cholesky", x, strict=True)
     except LinAlgError as error:
-        raise failure(
+        raise linalg_error(
             "cholesky",
-            f"{sample(x)} is not positive definite; a covariance that rounding has made so "
-            "becomes positive definite by adding a small multiple of the identity",
+            f"{sample(x)} is not positive definite; for a covariance that rounding has made "
+            "indefinite, add a small multiple of the identity",
         ) from error
 
 
+@public("fdbr.ops.linalg")
 def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """The triangular matrix ``L`` with ``L @ L^H = x``, for positive definite matrices.
 
-    One triangle of ``x`` is read, the lower one (or, with ``upper``, the upper one), and of the
-    diagonal the real part, as in NumPy.  Value and derivative are of that function: the gradient
-    lies on that triangle and is 0 beside it, so that for a symmetric matrix an element beside the
-    diagonal has what both have together.  (The gradient of a function of ``(x + x.T) / 2`` is
-    symmetric.)  The formula is ``L Φ(L^-1 t L^-H)``, where ``Φ`` takes the lower triangle and
-    halves the diagonal, and ``t`` is Hermitian as ``x`` is taken to be (Giles, 2008; Murray,
-    "Differentiation of the Cholesky decomposition", 2016).
+    The function reads the lower triangle of ``x`` (with ``upper``, the upper one) and the real part
+    of the diagonal, as in NumPy.  The gradient is that of this function: it is 0 in the other
+    triangle, and an off-diagonal element has the sum of the derivatives of both symmetric
+    elements.  (For a symmetric gradient, differentiate a function of ``(x + x.T) / 2``.)  The
+    formula is ``L Φ(L^-1 t L^-H)``, where ``Φ`` takes the lower triangle and halves the diagonal,
+    and ``t`` is Hermitian, as ``x`` is assumed to be (Giles, 2008; Murray, "Differentiation of the
+    Cholesky decomposition", 2016).
 
     Parameters
     ----------
@@ -106,42 +108,42 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
 
 
 def _divide_right(x: Any, upper: Any) -> Any:
-    """``x @ upper^-1``."""
+    """Compute ``x @ upper^-1`` by substitution."""
     lower = _matrix_transpose(upper)
     return _matrix_transpose(substitute(lower, _matrix_transpose(x), lower=True))
 
 
-def _qr_pull(ct: Any, out: Any, complete: bool) -> Any:
+def _qr_vjp(ct: Any, out: Any, complete: bool) -> Any:
     q, r = map(conj, out)
     n = r.shape[-1]
-    of_q, of_r = (
+    ct_q, ct_r = (
         zeros_like(whole) if part is None else part for part, whole in zip(ct, out, strict=True)
     )
-    first, given = q[..., :n], of_q[..., :n]
+    first, ct_first = q[..., :n], ct_q[..., :n]
     if complete:
-        given = given - q[..., n:] @ (adjoint(of_q[..., n:]) @ first)
-        r, of_r = r[..., :n, :], of_r[..., :n, :]
-    half = half_triangle(r @ adjoint(of_r) - adjoint(given) @ first)
-    left = given + first @ (half + adjoint(half))
+        ct_first = ct_first - q[..., n:] @ (adjoint(ct_q[..., n:]) @ first)
+        r, ct_r = r[..., :n, :], ct_r[..., :n, :]
+    half = half_triangle(r @ adjoint(ct_r) - adjoint(ct_first) @ first)
+    left = ct_first + first @ (half + adjoint(half))
     return adjoint(substitute(r, adjoint(left), lower=False))
 
 
-def _qr_push(t: Any, out: Any, complete: bool) -> Any:
+def _qr_jvp(t: Any, out: Any, complete: bool) -> Any:
     q, r = out
     n = r.shape[-1]
     first, square = q[..., :n], r[..., :n, :]
     ratio = _divide_right(t, square)
-    turned = adjoint(first) @ ratio
-    half = half_triangle(turned)
-    upper = turned - half + adjoint(half)
-    of_q, of_r = ratio - first @ upper, upper @ square
+    rotated = adjoint(first) @ ratio
+    half = half_triangle(rotated)
+    upper = rotated - half + adjoint(half)
+    ct_q, ct_r = ratio - first @ upper, upper @ square
     if complete:
-        of_q = concat([of_q, -first @ (adjoint(of_q) @ q[..., n:])], axis=-1)
-        of_r = concat([of_r, zeros_like(r[..., n:, :])], axis=-2)
-    return of_q, of_r
+        ct_q = concat([ct_q, -first @ (adjoint(ct_q) @ q[..., n:])], axis=-1)
+        ct_r = concat([ct_r, zeros_like(r[..., n:, :])], axis=-2)
+    return ct_q, ct_r
 
 
-@opaque(x=(_qr_pull, _qr_push), batch=aligned)
+@opaque(x=(_qr_vjp, _qr_jvp), batch=aligned)
 def _qr(xp: Any, x: Array, *, complete: bool) -> Array:
     found = kernels.qr(x, complete) if xp is np else None
     if found:
@@ -149,13 +151,14 @@ def _qr(xp: Any, x: Array, *, complete: bool) -> Array:
     return tuple(xp.linalg.qr(x, mode="complete" if complete else "reduced"))
 
 
+@public("fdbr.ops.linalg")
 def qr(x: Array, /, *, mode: str = "reduced") -> QRResult:
     """The factorization ``Q @ R = x`` into orthonormal columns and an upper triangle.
 
     It is differentiable where ``x`` has full column rank or, if ``x`` is wide, where its first
-    square block is regular; elsewhere its derivative raises `numpy.linalg.LinAlgError`.  The
-    columns that ``mode="complete"`` adds to ``Q`` are not determined by ``x``, only the space
-    that they span: a function has a gradient if it does not depend on their choice.
+    square block is regular; elsewhere its derivative raises `numpy.linalg.LinAlgError`.  For the
+    columns that ``mode="complete"`` adds to ``Q``, ``x`` determines only the space that they
+    span: a function has a gradient if it does not depend on their choice.
 
     The formulas are those of Walter and Lehmann ("Algorithmic differentiation of linear
     algebra functions with application in optimum experimental design", 2010), for complex and
@@ -180,7 +183,7 @@ def qr(x: Array, /, *, mode: str = "reduced") -> QRResult:
     numpy.linalg.LinAlgError
         If ``x`` has fewer than two dimensions.
     ValueError
-        If there is no such mode.
+        If the mode is neither of these.
 
     >>> import numpy as np
     >>> from fdbr import ops

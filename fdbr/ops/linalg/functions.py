@@ -1,4 +1,4 @@
-"""Functions of matrices."""
+"""The exponential and integer powers of matrices."""
 
 import functools
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from fdbr.core.array_modules import Array, array_module
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.comparison import where
@@ -17,15 +18,15 @@ from fdbr.ops.shape.manipulation import _matrix_transpose, broadcast_to, concat
 
 __all__ = ["expm", "matrix_power"]
 
-# Higham, "The scaling and squaring method for the matrix exponential revisited", 2005: up to
-# which 1-norm the Padé approximant of each degree is exact to float64, and its coefficients.
+# Higham, "The scaling and squaring method for the matrix exponential revisited", 2005: the 1-norms
+# up to which the Padé approximant of each degree is exact to float64.
 _DEGREES = {3: 1.495585217958292e-2, 5: 2.539398330063230e-1, 7: 9.504178996162932e-1}
 _DEGREES |= {9: 2.097847961257068e0, 13: 5.371920351148152e0}
 
 
 @functools.cache
 def _coefficients(degree: int) -> tuple[float, ...]:
-    """The numerator's, from the constant up, with the highest 1."""
+    """Compute the coefficients of the numerator, from the constant up; the highest is 1."""
     out = [1]
     for j in range(degree, 0, -1):
         out.append(out[-1] * j * (2 * degree + 1 - j) // (degree + 1 - j))
@@ -33,7 +34,7 @@ def _coefficients(degree: int) -> tuple[float, ...]:
 
 
 def _pade(xp: Any, x: Any, degree: int) -> Any:
-    """The quotient of two polynomials nearest to the exponential at 0: the diagonal Padé one."""
+    """Compute the diagonal Padé approximant of the exponential."""
     b = _coefficients(degree)
     unit = xp.eye(x.shape[-1], dtype=x.dtype)
     square = x @ x
@@ -43,7 +44,7 @@ def _pade(xp: Any, x: Any, degree: int) -> Any:
     count = len(powers)
     odd = _polynomial(powers, b[1 : 2 * count : 2])
     even = _polynomial(powers, b[0 : 2 * count : 2])
-    if degree == 13:  # the higher half, with the sixth power taken out of it
+    if degree == 13:  # the higher half, as a multiple of the sixth power
         odd = odd + powers[3] @ _polynomial(powers[1:], b[9::2])
         even = even + powers[3] @ _polynomial(powers[1:], b[8::2])
     odd = x @ odd
@@ -58,11 +59,11 @@ def _polynomial(powers: Any, coefficients: Any) -> Any:
 
 
 def _frechet(x: Any, t: Any) -> Any:
-    """The derivative of the exponential along ``t``.
+    """Compute the derivative of the exponential along ``t``.
 
     It is a block of the exponential of a matrix twice as large (Mathias, 1996; Higham, "Functions
-    of Matrices", 2008, equation 3.16), and linear in ``t``: this is brought to size 1 first, lest
-    it decide how the exponential is computed.
+    of Matrices", 2008, equation 3.16).  It is linear in ``t``, which is scaled to norm 1 first, so
+    that ``t`` does not determine the number of squarings.
     """
     n = x.shape[-1]
     if not n:
@@ -73,7 +74,7 @@ def _frechet(x: Any, t: Any) -> Any:
 
 
 def _size(x: Any) -> Any:
-    """The 1-norm of matrices, 1 where it is 0: a constant of shape ``(..., 1, 1)``."""
+    """The 1-norm of matrices as a constant of shape ``(..., 1, 1)``; 1 where it is 0."""
     norm = max(sum(abs(stop_gradient(x)), axis=-2), axis=-1)[..., None, None]
     return where(norm == 0, 1, norm)
 
@@ -101,11 +102,12 @@ def _expm(xp: Any, x: Array) -> Array:
     return out
 
 
+@public("fdbr.ops.linalg")
 def expm(x: Array, /) -> Any:
     """The exponential of matrices, ``1 + x + x @ x / 2 + …``.
 
     It is computed by scaling, a Padé approximant and squaring (Higham, 2005), for all matrices
-    of a stack at once.  Its derivative along ``t`` is the upper right block of the exponential
+    of a stack at once.  The derivative along ``t`` is the upper right block of the exponential
     of ``[[x, t], [0, x]]`` (Mathias, "A chain rule for matrix functions and applications",
     1996; Al-Mohy and Higham, "Computing the Fréchet derivative of the matrix exponential",
     2009).
@@ -129,13 +131,14 @@ def expm(x: Array, /) -> Any:
     return _expm(square_matrices("expm", x))
 
 
+@public("fdbr.ops.linalg")
 def matrix_power(x: Array, n: int, /) -> Any:
-    """The ``n``-th power of matrices, by repeated squaring; negative ones of the inverses.
+    """The ``n``-th power of matrices, by repeated squaring; negative powers use the inverses.
 
     Parameters
     ----------
     x
-        Shape ``(..., m, m)``.  Integers stay integers under powers that are not negative.
+        Shape ``(..., m, m)``.  Integer matrices stay integers if ``n >= 0``.
     n
         A Python integer.
 
@@ -144,7 +147,7 @@ def matrix_power(x: Array, n: int, /) -> Any:
     numpy.linalg.LinAlgError
         If a matrix is not square, or, for negative powers, singular.
     TypeError
-        If the exponent is no integer.
+        If the exponent is not an integer.
 
     >>> import numpy as np
     >>> from fdbr import ops

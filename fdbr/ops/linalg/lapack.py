@@ -1,11 +1,11 @@
-"""LAPACK on stacks of matrices, where a matrix that has no result may do without.
+"""LAPACK on stacks of matrices, with NaN for single matrices that have no result.
 
 `numpy.linalg` raises an error if one matrix of a stack is singular, and computes everything in
-double precision.  The ufuncs from which it is made do neither: they compute in the precision of
-their arrays, a third faster or twice as fast, and give NaN for such a matrix alone.  They are used
-where NumPy has them, on several threads if there are many matrices; for stacks of small matrices
-there are kernels, which take a tenth of the time.  Everywhere else, and on other array modules, a
-function of the module's ``linalg`` is used, for the matrices one by one if it raises an error.
+double precision.  Its private ufuncs do neither: they compute in the precision of their arrays, a
+third faster or twice as fast, and give NaN for such a matrix alone.  They are used where this
+NumPy has them, on several threads if there are many matrices; stacks of small matrices are
+computed by kernels, in a tenth of the time.  Otherwise, and on other array modules, a function of
+the module's ``linalg`` is used, matrix by matrix if it raises an error.
 """
 
 import cmath
@@ -22,9 +22,9 @@ from fdbr.backends.cpu.runtime.blas import alone
 from fdbr.core.devices import strict as raising
 from fdbr.core.util.threads import available, divide, parts
 
-__all__ = ["lapack", "nan_where_impossible"]
+__all__ = ["lapack", "nan_where_failing"]
 
-_OTHER_FAILURE = "the iteration does not converge, as of a matrix with NaN in it"
+_OTHER_FAILURE = "the iteration does not converge; does the matrix contain NaN?"
 _FAILURES = {
     "cholesky": "a matrix is not positive definite",
     "inv": "a matrix is singular",
@@ -46,7 +46,7 @@ _UFUNCS = {
     "svdvals": "svd",
 }
 _ufuncs = {name: getattr(_module, ufunc, None) for name, ufunc in _UFUNCS.items()}
-_OTHERWISE: dict[str, Any] = {
+_MODULE_FUNCTIONS: dict[str, Any] = {
     "svd": lambda xp, x: tuple(xp.linalg.svd(x, full_matrices=False)),
     "svd_full": lambda xp, x: tuple(xp.linalg.svd(x)),
     "svdvals": lambda xp, x: xp.linalg.svd(x, compute_uv=False),
@@ -57,9 +57,10 @@ _OTHERWISE: dict[str, Any] = {
 _KERNELS: dict[str, Any] = {
     name: getattr(kernels, name) for name in ("cholesky", "det", "inv", "slogdet", "solve")
 }
-_WORTH = 1 << 21  # of the cubes of all matrices' sides together, from which on threads divide them
-_PIECES = 8
-_SMALL, _LARGE = 32, 160  # sides up to which, and from which on, libraries use one thread, several
+_WORTH = 1 << 21  # number of matrices times side**3, from which on threads divide a stack
+_PIECES = 8  # pieces of a divided stack
+# LAPACK libraries use one thread for matrices with sides up to 32, and several from 160 on.
+_SMALL, _LARGE = 32, 160
 _ITERATIVE = {
     "eigh",
     "eigh_upper",
@@ -67,23 +68,23 @@ _ITERATIVE = {
     "svd",
     "svd_full",
     "svdvals",
-}  # perhaps for ever, of infinity
+}  # iterative functions, which may not end for infinite matrices
 
 
 def lapack(xp: Any, name: str, *operands: Any, strict: bool) -> Any:
-    """A function of (stacks of) matrices, whose axes before the last two are the same.
+    """Call a function of stacks of matrices, whose axes before the last two are equal.
 
     Parameters
     ----------
     xp
         The array module of the operands.
     name
-        That of the function: ``"inv"``, ``"eigh"`` …
+        The name of the function: ``"inv"``, ``"eigh"`` …
     operands
         Floating matrices; the first is the one that may be singular.
     strict
-        Whether a matrix without a result is an error, for which a program waits if the matrix is
-        on a GPU; or has no result, which is NaN or, on a GPU, what its library leaves.
+        Whether a matrix without a result raises an error; on a GPU the host waits for it.
+        Otherwise its result is NaN or, on a GPU, whatever the library returns.
 
     Raises
     ------
@@ -92,33 +93,35 @@ def lapack(xp: Any, name: str, *operands: Any, strict: bool) -> Any:
     """
     ufunc = _ufuncs[name] if xp is np else None
     if ufunc is None or any(x.dtype.char not in "fdFD" for x in operands):
-        otherwise = _OTHERWISE.get(name)
-        function = functools.partial(otherwise, xp) if otherwise else getattr(xp.linalg, name)
+        module_function = _MODULE_FUNCTIONS.get(name)
+        function = (
+            functools.partial(module_function, xp) if module_function else getattr(xp.linalg, name)
+        )
         if not strict:
-            return nan_where_impossible(xp, function, *operands)
+            return nan_where_failing(xp, function, *operands)
         with raising(xp):
             return function(*operands)
     found = name in _KERNELS and _KERNELS[name](*operands)
     if found:
-        out, right = found
-        if strict and not right:
+        out, succeeded = found
+        if strict and not succeeded:
             raise LinAlgError(_FAILURES[name])
         return out
     invalid: Any = "raise" if strict else "ignore"
     try:
         with np.errstate(invalid=invalid, over="ignore", divide="ignore", under="ignore"):
             if name not in _ITERATIVE or _is_finite(operands[0]):
-                return _by_threads(ufunc, *operands)
+                return _divide_stack(ufunc, *operands)
             x = operands[0]
-            hopeless = np.isinf(x) if strict else ~np.isfinite(x)
-            function = functools.partial(_by_threads, ufunc)
-            return _nan_where(xp, hopeless.any(axis=(-2, -1)), function, x)
+            is_invalid = np.isinf(x) if strict else ~np.isfinite(x)
+            function = functools.partial(_divide_stack, ufunc)
+            return _nan_where(xp, is_invalid.any(axis=(-2, -1)), function, x)
     except FloatingPointError as error:
         raise LinAlgError(_FAILURES.get(name, _OTHER_FAILURE)) from error
 
 
-def _by_threads(function: Any, *operands: Any) -> Any:
-    """A function of stacks of matrices, for pieces of large ones side by side."""
+def _divide_stack(function: Any, *operands: Any) -> Any:
+    """Call a function of stacks of matrices, divided among threads if the stack is large."""
     x = operands[0]
     lead = x.shape[:-2]
     count, side = math.prod(lead), max(x.shape[-2:], default=0)
@@ -128,20 +131,20 @@ def _by_threads(function: Any, *operands: Any) -> Any:
     flat = [y.reshape(-1, *y.shape[-2:]) for y in operands]
     found: list[Any] = [None] * len(pieces)
 
-    def work(place: int) -> None:
-        found[place] = function(*(y[pieces[place]] for y in flat))
+    def work(number: int) -> None:
+        found[number] = function(*(y[pieces[number]] for y in flat))
 
-    with alone() as possible:
-        if not possible and side > _SMALL:
+    with alone() as is_alone:
+        if not is_alone and side > _SMALL:
             return function(*operands)
         divide(work, range(len(pieces)))
 
-    def joined(results: Any) -> Any:
+    def concatenated(results: Any) -> Any:
         out = np.concatenate(results)
         return out.reshape(*lead, *out.shape[1:])
 
-    several = type(found[0]) is tuple
-    return tuple(map(joined, zip(*found, strict=True))) if several else joined(found)
+    is_tuple = type(found[0]) is tuple
+    return tuple(map(concatenated, zip(*found, strict=True))) if is_tuple else concatenated(found)
 
 
 def _is_finite(x: Any) -> bool:
@@ -149,19 +152,19 @@ def _is_finite(x: Any) -> bool:
         return cmath.isfinite(x.sum()) or bool(np.isfinite(x).all())
 
 
-def nan_where_impossible(xp: Any, function: Any, x: Any, *others: Any) -> Any:
-    """A function of (stacks of) matrices, and NaN for those of which it raises a `LinAlgError`."""
+def nan_where_failing(xp: Any, function: Any, x: Any, *others: Any) -> Any:
+    """Call a function of stacks of matrices; matrices that raise `LinAlgError` give NaN."""
     try:
         return function(x, *others)
     except LinAlgError:
         lead = x.shape[:-2]
     operands = (x, *others)
-    places = itertools.product(*map(range, lead))
-    flags = [_is_impossible(function, [y[place] for y in operands]) for place in places]
+    positions = itertools.product(*map(range, lead))
+    flags = [_fails(function, [y[number] for y in operands]) for number in positions]
     return _nan_where(xp, xp.asarray(np.reshape(flags, lead)), function, x, *others)
 
 
-def _is_impossible(function: Any, operands: Any) -> bool:
+def _fails(function: Any, operands: Any) -> bool:
     try:
         function(*operands)
     except LinAlgError:
@@ -170,12 +173,12 @@ def _is_impossible(function: Any, operands: Any) -> bool:
 
 
 def _nan_where(xp: Any, mask: Any, function: Any, x: Any, *others: Any) -> Any:
-    """A function of matrices, and NaN for some, in whose place the identity is given to it."""
+    """Call a function with the identity in place of masked matrices, and give NaN for them."""
     lead = mask.shape
     unit = xp.eye(*x.shape[-2:], dtype=x.dtype)
     out = function(xp.where(mask[..., None, None], unit, x), *others)
 
-    def hidden(part: Any) -> Any:
+    def masked(part: Any) -> Any:
         return xp.where(xp.reshape(mask, (*lead, *(1,) * (part.ndim - len(lead)))), xp.nan, part)
 
-    return tuple(map(hidden, out)) if isinstance(out, tuple) else hidden(out)
+    return tuple(map(masked, out)) if isinstance(out, tuple) else masked(out)

@@ -1,4 +1,4 @@
-"""Equations without a solution, or with many: the least-squares solutions."""
+"""Least-squares solutions of linear equations."""
 
 import cmath
 import functools
@@ -12,6 +12,7 @@ import optree
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.core.array_modules import Array, keep
 from fdbr.core.tracer import Tracer
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, leading, opaque
 from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.linalg.lapack import lapack
@@ -26,56 +27,55 @@ __all__ = ["LstsqResult", "lstsq"]
 
 
 class LstsqResult(Sequence[Any]):
-    """The least-squares solution, and what else is known of the equations.
+    """The result of `lstsq`, used like a named tuple of its four attributes.
 
-    It is used as a named tuple of its four attributes; but the solution, they are computed when
-    they are asked for.  Those of traced values are computed at the latest when the function that
-    is transformed has returned, if somebody still has them.
+    All attributes but the solution are computed on first access.  Those of traced values are
+    computed at the latest when the transformed function returns, if the result still exists.
 
     Attributes
     ----------
     solution
-        Of all minimisers that of least norm.
+        The minimizer of least norm.
     residuals
-        The sums of squares of what is left.
+        The sums of squared residuals.
     rank
-        How many singular values count.
+        The number of singular values above the tolerance.
     singular_values
-        Those of the matrices.
+        The singular values of the matrices.
     """
 
     _fields = ("solution", "residuals", "rank", "singular_values")
     solution: Any
 
-    def __init__(self, solution: Any, later: Callable[[str], Any]) -> None:
+    def __init__(self, solution: Any, compute: Callable[[str], Any]) -> None:
         self.solution = solution
-        self._later = later
+        self._later = compute
         if isinstance(solution, Tracer):
             trace, found = solution._trace, weakref.ref(self)
             trace.finishing = [*trace.finishing, lambda: tuple(found() or ())]
 
     @functools.cached_property
     def residuals(self) -> Any:
-        """The sums of squares of what is left."""
+        """The sums of squared residuals."""
         return self._later("residuals")
 
     @functools.cached_property
     def rank(self) -> Any:
-        """The number of singular values that count."""
+        """The number of singular values above the tolerance."""
         return self._later("rank")
 
     @functools.cached_property
     def singular_values(self) -> Any:
-        """Those of the matrices."""
+        """The singular values of the matrices."""
         return self._later("singular_values")
 
     def __len__(self) -> int:
         return len(self._fields)
 
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return tuple([getattr(self, name) for name in self._fields[place]])
-        return getattr(self, self._fields[place])
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple([getattr(self, name) for name in self._fields[index]])
+        return getattr(self, self._fields[index])
 
     def __iter__(self) -> Iterator[Any]:
         return (getattr(self, name) for name in self._fields)
@@ -88,29 +88,30 @@ class LstsqResult(Sequence[Any]):
 optree.register_pytree_node(
     LstsqResult,
     lambda result: (tuple(result), None, LstsqResult._fields),
-    lambda _, parts: _made(*parts),
+    lambda _, parts: _from_parts(*parts),
     namespace=NAMESPACE,
 )
 
 
-def _made(*parts: Any) -> LstsqResult:
+def _from_parts(*parts: Any) -> LstsqResult:
     return LstsqResult(parts[0], dict(zip(LstsqResult._fields, parts, strict=True)).__getitem__)
 
 
 # --- the solution and its derivatives -----------------------------------------------
 
-# With the pseudoinverse P and w = b - a x the derivative is, as long as the rank stays what it is,
+# With the pseudoinverse P and w = b - a x, and if the rank does not change, the derivative is
 #     dx = P (db - da x) + P P^H da^H w + (1 - P a) da^H P^H x.
-# What is multiplied by P is a right side, and by P^H one of the equations with a^H; P a is a^H P^H.
+# Products with P are solutions for a right side, those with P^H solutions of the equations with
+# a^H; P a is a^H P^H.
 
 
-def _pull_first(ct: Any, a: Any, out: Any, rtol: Any) -> Any:
-    """``P^H ct`` and ``P^H x`` beside each other, for the conjugates of all; below them ``ct``."""
+def _first_vjp(ct: Any, a: Any, out: Any, rtol: Any) -> Any:
+    """Return ``P^H ct`` and ``P^H x`` side by side, all conjugated, with ``ct`` below them."""
     solved = _least_squares(_matrix_transpose(a), concat([ct, conj(out)], axis=-1), rtol)
     return concat([solved, concat([ct, zeros_like(ct)], axis=-1)], axis=-2)
 
 
-def _pull_matrix(first: Any, a: Any, b: Any, out: Any, rtol: Any, shape: Any, dtype: Any) -> Any:
+def _matrix_vjp(first: Any, a: Any, b: Any, out: Any, rtol: Any, shape: Any, dtype: Any) -> Any:
     m, k = a.shape[-2], out.shape[-1]
     by_ct, by_x, ct = first[..., :m, :k], first[..., :m, k:], first[..., m:, :k]
     a, x = conj(a), conj(out)
@@ -118,16 +119,18 @@ def _pull_matrix(first: Any, a: Any, b: Any, out: Any, rtol: Any, shape: Any, dt
     return fit(change + by_x @ adjoint(ct - adjoint(a) @ by_ct), (shape, dtype))
 
 
-def _pull_right(first: Any, a: Any, out: Any, shape: Any, dtype: Any) -> Any:
+def _right_vjp(first: Any, a: Any, out: Any, shape: Any, dtype: Any) -> Any:
     return fit(first[..., : a.shape[-2], : out.shape[-1]], (shape, dtype))
 
 
-def _push_matrix(t: Any, a: Any, b: Any, out: Any, rtol: Any) -> Any:
-    k, back = out.shape[-1], adjoint(t)
-    solved = _least_squares(adjoint(a), concat([out, back @ (b - a @ out)], axis=-1), rtol)
-    free = back @ solved[..., :k]
-    both = _least_squares(a, concat([solved[..., k:] - t @ out, a @ free], axis=-1), rtol)
-    return both[..., :k] + free - both[..., k:]
+def _matrix_jvp(t: Any, a: Any, b: Any, out: Any, rtol: Any) -> Any:
+    k, t_adjoint = out.shape[-1], adjoint(t)
+    solved = _least_squares(adjoint(a), concat([out, t_adjoint @ (b - a @ out)], axis=-1), rtol)
+    null_space_part = t_adjoint @ solved[..., :k]
+    solutions = _least_squares(
+        a, concat([solved[..., k:] - t @ out, a @ null_space_part], axis=-1), rtol
+    )
+    return solutions[..., :k] + null_space_part - solutions[..., k:]
 
 
 def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -142,27 +145,29 @@ def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any
 
 
 @opaque(
-    first=_pull_first,
-    a=(_pull_matrix, _push_matrix),
-    b=(_pull_right, lambda t, a, rtol: _least_squares(a, t, rtol)),
+    first=_first_vjp,
+    a=(_matrix_vjp, _matrix_jvp),
+    b=(_right_vjp, lambda t, a, rtol: _least_squares(a, t, rtol)),
     batch=_batch,
 )
 def _least_squares(xp: Any, a: Array, b: Array, rtol: Any, *, strict: bool = False) -> Array:
     dtype = xp.result_type(a, b)
     a, b = same_leading(xp, "lstsq", a.astype(dtype, copy=False), b.astype(dtype, copy=False))
     if xp is np and a.size and b.size and dtype.char in "fdFD":
-        found = _small(a, b, rtol) if min(a.shape[-2:]) <= _FEW else _regular(a, b, rtol)
+        found = _by_lapack(a, b, rtol) if min(a.shape[-2:]) <= _FEW else _by_qr(a, b, rtol)
         if found is not None:
             return found
     u, s, vh = lapack(xp, "svd", a, strict=strict)
     s = s[..., None]
-    kept = s > rtol * s[..., :1, :]
-    turned = u.swapaxes(-1, -2).conj() @ b
-    return vh.swapaxes(-1, -2).conj() @ (turned * xp.where(kept, 1 / xp.where(kept, s, 1), 0))
+    is_kept = s > rtol * s[..., :1, :]
+    rotated = u.swapaxes(-1, -2).conj() @ b
+    return vh.swapaxes(-1, -2).conj() @ (
+        rotated * xp.where(is_kept, 1 / xp.where(is_kept, s, 1), 0)
+    )
 
 
-def _small(a: Any, b: Any, rtol: Any) -> Any:
-    """The solution by LAPACK's function for any rank; `None` if it might not end."""
+def _by_lapack(a: Any, b: Any, rtol: Any) -> Any:
+    """Solve by LAPACK's function for any rank; return `None` if the iteration might not end."""
     if _ufunc is None or not cmath.isfinite(a.sum()):
         return None
     share = rtol[..., 0, 0] if getattr(rtol, "ndim", 0) else rtol
@@ -171,10 +176,10 @@ def _small(a: Any, b: Any, rtol: Any) -> Any:
     return found if cmath.isfinite(found.sum()) else None
 
 
-def _regular(a: Any, b: Any, rtol: Any) -> Any:
-    """The solution for matrices of full rank, by QR; `None` if some may have none.
+def _by_qr(a: Any, b: Any, rtol: Any) -> Any:
+    """Solve by QR; return `None` if a matrix may not have full rank.
 
-    Norms of the triangle and of its inverse say how far it is from losing its rank.
+    The condition number, from the norms of the triangle and of its inverse, decides.
     """
     wide = a.shape[-2] < a.shape[-1]
     if wide:
@@ -193,12 +198,12 @@ def _regular(a: Any, b: Any, rtol: Any) -> Any:
         condition = _norm(triangle) * _norm(solved[..., -n:])
         if not (rtol * condition < _SAFE).all():
             return None
-    known = solved[..., :-n]
-    return q @ known if wide else known
+    solution_part = solved[..., :-n]
+    return q @ solution_part if wide else solution_part
 
 
-_FEW = 16  # singular values that take no longer than what avoids them
-_SAFE = 0.5
+_FEW = 16  # singular values up to which LAPACK's function is as fast as QR
+_SAFE = 0.5  # rtol * condition number, below which the rank is certainly full
 _ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), "lstsq", None)
 
 
@@ -206,12 +211,13 @@ def _norm(x: Any) -> Any:
     return np.linalg.norm(x, axis=(-2, -1), keepdims=True)
 
 
+@public("fdbr.ops.linalg")
 def lstsq(a: Array, b: Array, /, *, rtol: Any = None) -> LstsqResult:
-    """The least-squares solution of ``a @ x = b``: of all minimisers that of least norm.
+    """The least-squares solution of ``a @ x = b``: the minimizer of least norm.
 
-    It is ``pinv(a) @ b``, computed by Householder's factorization where the rank is full, and
-    elsewhere by singular values.  The derivative is that of Golub and Pereyra (see `pinv`), which
-    holds as long as the rank stays what it is.
+    It is ``pinv(a) @ b``, computed by a Householder QR factorization if the rank is full, and
+    otherwise by singular values.  The derivative is that of Golub and Pereyra (see `pinv`), which
+    holds as long as the rank does not change.
 
     Parameters
     ----------
@@ -220,7 +226,7 @@ def lstsq(a: Array, b: Array, /, *, rtol: Any = None) -> LstsqResult:
     b
         Shape ``(m,)``: one vector; or ``(..., m, k)``: matrices.  Leading axes broadcast.
     rtol
-        Singular values up to this share of the largest count as 0; ``max(m, n) * eps`` by
+        Singular values up to this fraction of the largest count as 0; ``max(m, n) * eps`` by
         default.  It is not differentiated.
 
     Returns
@@ -232,9 +238,9 @@ def lstsq(a: Array, b: Array, /, *, rtol: Any = None) -> LstsqResult:
     rank
         The rank of ``a``, shape ``(...)``.
     singular_values
-        Those of ``a``, shape ``(..., min(m, n))``.
+        The singular values of ``a``, shape ``(..., min(m, n))``.
 
-    All but the solution are computed when they are asked for.
+    All but the solution are computed on first access.
 
     Raises
     ------
@@ -250,13 +256,15 @@ def lstsq(a: Array, b: Array, /, *, rtol: Any = None) -> LstsqResult:
     a, b = matrices("lstsq", a, "a"), asarray(b)
     share = tolerance(a, rtol)
     solution = equation("lstsq", a, b, lambda a, b: _least_squares(a, b, share, strict=True))
-    a, b = (x if isinstance(x, Tracer) else keep(x) for x in (a, b))  # for later
+    a, b = (
+        x if isinstance(x, Tracer) else keep(x) for x in (a, b)
+    )  # unchanged until attributes are computed
     values = functools.cache(lambda: svdvals(a))
 
-    def later(name: str) -> Any:
+    def compute(name: str) -> Any:
         if name != "residuals":
             return values() if name == "singular_values" else rank_of(values(), share)
-        away = b - ((a @ solution[..., None])[..., 0] if b.ndim == 1 else a @ solution)
-        return real(away * conj(away)).sum(axis=-1 if b.ndim == 1 else -2)
+        residual = b - ((a @ solution[..., None])[..., 0] if b.ndim == 1 else a @ solution)
+        return real(residual * conj(residual)).sum(axis=-1 if b.ndim == 1 else -2)
 
-    return LstsqResult(solution, later)
+    return LstsqResult(solution, compute)

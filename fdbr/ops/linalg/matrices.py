@@ -1,4 +1,4 @@
-"""Checks of matrices, and small parts that the functions of linear algebra share."""
+"""Checks of matrices, and helper functions that the functions of linear algebra share."""
 
 from typing import Any
 
@@ -12,34 +12,34 @@ from fdbr.ops.dtypes import finfo
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.shape.creation import floating
-from fdbr.ops.shape.layout import triangles
+from fdbr.ops.shape.layout import triangle_of
 from fdbr.ops.shape.manipulation import _matrix_transpose
 
 __all__ = [
     "adjoint",
-    "failure",
+    "linalg_error",
     "gaps",
-    "folded",
+    "fold_triangle",
     "half_triangle",
     "inverse_or_zero",
     "matrices",
-    "mirrored",
+    "mirror_triangle",
     "negligible",
     "sample",
     "square_matrices",
 ]
 
 
-def failure(name: str, problem: str) -> LinAlgError:
-    """The error of a function of linear algebra; it is a `ValueError` too."""
+def linalg_error(name: str, problem: str) -> LinAlgError:
+    """Make the error of a function of linear algebra; it is also a `ValueError`."""
     return LinAlgError(f"fdbr.ops.linalg.{name}: {problem}")
 
 
 def matrices(name: str, x: Array, argument: str = "x") -> Any:
-    """An argument as floating matrices in the last two axes, or an error."""
+    """Convert an argument to floating matrices in the last two axes, or raise an error."""
     x = floating(x)
     if x.ndim < 2:
-        raise failure(
+        raise linalg_error(
             name,
             f"{argument} must have at least two dimensions, but is {describe(x)}; its last two "
             "axes are a matrix's rows and columns",
@@ -48,17 +48,17 @@ def matrices(name: str, x: Array, argument: str = "x") -> Any:
 
 
 def square_matrices(name: str, x: Array, argument: str = "x") -> Any:
-    """An argument as floating square matrices in the last two axes, or an error."""
+    """Convert an argument to floating square matrices in the last two axes, or raise an error."""
     x = matrices(name, x, argument)
     if x.shape[-1] != x.shape[-2]:
-        raise failure(
+        raise linalg_error(
             name, f"{argument} must be square, but is {describe(x)}; its last two axes differ"
         )
     return x
 
 
 def sample(x: Array) -> str:
-    """The name in messages of an operand of which a matrix was rejected."""
+    """Describe an operand in a message about one of its matrices."""
     return f"{'the matrix' if x.ndim == 2 else 'a matrix in'} {describe(x)}"
 
 
@@ -70,27 +70,27 @@ def adjoint(x: Array) -> Any:
     return conj(_matrix_transpose(x))
 
 
-# A function of Hermitian matrices reads the lower triangle, as LAPACK does, and of the diagonal
-# the real part.  So it is one of `mirrored(x)`, and its gradient lies on that triangle.
+# A function of Hermitian matrices reads the lower triangle and the real part of the diagonal, as
+# LAPACK does.  It is a function of `mirror_triangle(x)`, so its gradient is in that triangle.
 
 
-def mirrored(x: Array) -> Any:
-    """The Hermitian matrix of which the lower triangle is that of ``x``."""
+def mirror_triangle(x: Array) -> Any:
+    """The Hermitian matrix with the lower triangle of ``x``."""
     half = half_triangle(x)
     return half + adjoint(half)
 
 
-def folded(x: Array) -> Any:
-    """The transpose of `mirrored`: what falls on the elements that are read."""
+def fold_triangle(x: Array) -> Any:
+    """The transpose of `mirror_triangle`, which sums the cotangents of symmetric elements."""
     return half_triangle(x + adjoint(x))
 
 
 @linear(x=lambda ct: half_triangle(ct), batch=aligned)
 def half_triangle(xp: Any, x: Array) -> Array:
-    """The lower triangle with its diagonal halved: the part of which ``y + y^H`` is made."""
-    out = triangles(xp, x, 0, upper=False)
-    places = xp.arange(x.shape[-1])
-    out[..., places, places] *= 0.5
+    """The lower triangle with its diagonal halved, so that ``y + y^H`` is the Hermitian matrix."""
+    out = triangle_of(xp, x, 0, upper=False)
+    diagonal = xp.arange(x.shape[-1])
+    out[..., diagonal, diagonal] *= 0.5
     return out
 
 
@@ -98,20 +98,20 @@ def half_triangle(xp: Any, x: Array) -> Array:
 
 
 def negligible(values: Array) -> Any:
-    """The bound below which values are rounding: their number times eps of the largest."""
-    held = abs(stop_gradient(values))
-    count = held.shape[-1]
-    return held.max(axis=-1, keepdims=True) * (count * finfo(held.dtype).eps) if count else held
+    """The bound below which values are rounding errors: their number times eps of the largest."""
+    sizes = abs(stop_gradient(values))
+    count = sizes.shape[-1]
+    return sizes.max(axis=-1, keepdims=True) * (count * finfo(sizes.dtype).eps) if count else sizes
 
 
 def inverse_or_zero(x: Array, floor: Any) -> Any:
-    """``1 / x``, and 0 where ``x`` is not above a floor in size."""
-    near = abs(stop_gradient(x)) <= floor
-    return where(near, 0, 1 / where(near, 1, x))
+    """``1 / x``, and 0 where ``abs(x) <= floor``."""
+    is_small = abs(stop_gradient(x)) <= floor
+    return where(is_small, 0, 1 / where(is_small, 1, x))
 
 
 def gaps(values: Array) -> Any:
-    """``1 / (values[j] - values[i])``, and 0 where they are equal but for rounding."""
+    """``1 / (values[j] - values[i])``, and 0 where they are equal up to rounding."""
     return inverse_or_zero(
         values[..., None, :] - values[..., :, None], negligible(values)[..., None]
     )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.declare import opaque, shifted
 from fdbr.ops.declare.sums import MANY
@@ -24,7 +25,7 @@ __all__ = ["matrix_norm", "norm", "vector_norm"]
 
 Axis = int | tuple[int, ...] | None
 
-_SHORT = 32  # elements of a row from which on the BLAS adds up its squares
+_SHORT = 32  # elements of a row from which on BLAS sums its squares faster
 
 
 # --- the Euclidean norm -------------------------------------------------------------
@@ -32,28 +33,28 @@ _SHORT = 32  # elements of a row from which on the BLAS adds up its squares
 
 def _direction(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     """The unit vector along ``x``; 0 where ``x`` is 0, at any order of derivative."""
-    zero = out == 0
-    inverse = where(zero, 0, 1 / where(zero, 1, out))
+    is_zero = out == 0
+    inverse = where(is_zero, 0, 1 / where(is_zero, 1, out))
     return x * reshape(inverse, kept_shape(x.shape, axes))
 
 
-def _euclidean_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+def _euclidean_vjp(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return reshape(ct, kept_shape(x.shape, axes)) * conj(_direction(x, out, axes))
 
 
-def _euclidean_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+def _euclidean_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return real(conj(_direction(x, out, axes)) * t).sum(axis=axes)
 
 
-@opaque(x=(_euclidean_pull, _euclidean_push), batch=shifted("axes"), compound=True)
+@opaque(x=(_euclidean_vjp, _euclidean_jvp), batch=shifted("axes"), compound=True)
 def _euclidean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
-    plain = type(x) is np.ndarray and x.dtype.char in "fd"
-    if plain and len(axes) == x.ndim:
+    is_numpy = type(x) is np.ndarray and x.dtype.char in "fd"
+    if is_numpy and len(axes) == x.ndim:
         flat = x.reshape(-1)
         return np.sqrt(flat.dot(flat))
     count = math.prod(x.shape[x.ndim - len(axes) :])
     if (
-        plain
+        is_numpy
         and axes == tuple(range(x.ndim - len(axes), x.ndim))
         and x.size >= MANY
         and count >= _SHORT
@@ -68,9 +69,10 @@ def _euclidean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 # --- vectors ------------------------------------------------------------------------
 
 
+@public("fdbr.ops.linalg")
 @in_single
 def vector_norm(x: Array, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
-    """The norm of vectors: of all elements, or of those along some axes.
+    """The norm of vectors: of all elements, or along some axes.
 
     At 0 the derivative of the Euclidean norm is taken as 0, and so are those of the other
     ``p``-norms.
@@ -82,16 +84,16 @@ def vector_norm(x: Array, /, *, axis: Axis = None, keepdims: bool = False, ord: 
     axis
         The axis or axes of the vectors; all by default.
     keepdims
-        Whether these axes stay, with length 1.
+        Whether to keep these axes with length 1.
     ord
         ``p`` for ``sum(abs(x)**p)**(1/p)``; ``inf`` and ``-inf`` for the largest and smallest
-        size, between which those that share it share the derivative; 0 for how many elements
-        are not 0.
+        absolute value, where equal elements share the derivative; 0 for the number of nonzero
+        elements.
 
     Returns
     -------
     array
-        Real, of the precision of ``x``.
+        Real, in the precision of ``x``.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -111,16 +113,16 @@ def _vector_norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:
         return _euclidean(x, axes=axes)
     if ord == 0:
         return sum(astype(x != 0, finfo(x.dtype).dtype), axis=axes)
-    size = abs(x)
+    magnitudes = abs(x)
     if ord == 1:
-        return sum(size, axis=axes)
-    if ord == inf and not size.size:
-        return sum(size, axis=axes)  # the largest size is 0 at least
+        return sum(magnitudes, axis=axes)
+    if ord == inf and not magnitudes.size:
+        return sum(magnitudes, axis=axes)  # the norm of no elements is 0
     if ord in (inf, -inf):
-        return (max if ord > 0 else min)(size, axis=axes)
-    total = sum(power(size, ord), axis=axes)
-    zero = total == 0
-    return where(zero, 0, power(where(zero, 1, total), 1 / ord))
+        return (max if ord > 0 else min)(magnitudes, axis=axes)
+    total = sum(power(magnitudes, ord), axis=axes)
+    is_zero = total == 0
+    return where(is_zero, 0, power(where(is_zero, 1, total), 1 / ord))
 
 
 # --- matrices -----------------------------------------------------------------------
@@ -133,6 +135,7 @@ _SPECTRAL = {
 _SUMS: dict[Any, tuple[Any, int]] = {1: (max, -2), -1: (min, -2), inf: (max, -1), -inf: (min, -1)}
 
 
+@public("fdbr.ops.linalg")
 @in_single
 def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """The norm of the matrices in the last two axes.
@@ -145,11 +148,11 @@ def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None 
     x
         Shape ``(..., m, n)``.
     keepdims
-        Whether the last two axes stay, with length 1.
+        Whether to keep the last two axes with length 1.
     ord
         ``"fro"`` (or `None`) for the root of the sum of squares; ``"nuc"`` for the sum of the
-        singular values; 2 and -2 for the largest and the smallest of them; 1 and -1 for the
-        largest and smallest sum of a column's sizes; ``inf`` and ``-inf``, of a row's.
+        singular values; 2 and -2 for the largest and the smallest singular value; 1 and -1 for
+        the largest and smallest sum of absolute values of a column; ``inf`` and ``-inf``, of a row.
 
     Returns
     -------
@@ -159,7 +162,7 @@ def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None 
     Raises
     ------
     ValueError
-        If there is no such order, or ``x`` has fewer than two dimensions.
+        If the order is none of these, or ``x`` has fewer than two dimensions.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -169,7 +172,7 @@ def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None 
     np.float64(4.0)
     """
     x = matrices("matrix_norm", x)
-    if 0 in x.shape[-2:] and ord in (1, 2, inf):  # the largest size is 0 at least
+    if 0 in x.shape[-2:] and ord in (1, 2, inf):  # these norms of empty matrices are 0
         out = sum(abs(x), axis=(-2, -1))
     elif ord is None or ord == "fro":
         out = _euclidean(x, axes=(x.ndim - 2, x.ndim - 1))
@@ -186,9 +189,10 @@ def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None 
     return expand_dims(out, axis=(-2, -1)) if keepdims else out
 
 
-# --- both ---------------------------------------------------------------------------
+# --- vectors or matrices --------------------------------------------------------------
 
 
+@public("fdbr.ops.linalg")
 @in_single
 def norm(
     x: Array, /, ord: float | str | None = None, axis: Axis = None, keepdims: bool = False
@@ -200,12 +204,12 @@ def norm(
     x
         An array; without ``axis`` and with an ``ord`` it has one or two dimensions.
     ord
-        As of `vector_norm` or, for two axes, of `matrix_norm`; `None` is the root of the sum
-        of squares.
+        As in `vector_norm` or, for two axes, in `matrix_norm`; `None` is the root of the sum of
+        squares.
     axis
         One axis of vectors, or two axes of matrices; all by default.
     keepdims
-        Whether these axes stay, with length 1.
+        Whether to keep these axes with length 1.
 
     Raises
     ------

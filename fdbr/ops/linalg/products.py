@@ -1,4 +1,4 @@
-"""Products of vectors and matrices."""
+"""Products of vectors and matrices: cross, outer, Kronecker and chained matrix products."""
 
 import functools
 import string
@@ -9,10 +9,11 @@ import numpy as np
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import fit, leading, multilinear
 from fdbr.ops.einsums import _contract
-from fdbr.ops.linalg.matrices import failure
+from fdbr.ops.linalg.matrices import linalg_error
 from fdbr.ops.products import matmul
 from fdbr.ops.products import outer as flattened_outer
 from fdbr.ops.reductions.reduce import sum
@@ -21,9 +22,9 @@ from fdbr.ops.shape.manipulation import diagonal, moveaxis, reshape
 
 __all__ = ["chain", "cross", "kron", "multi_dot", "outer", "trace"]
 
-_SMALL = 1 << 10  # elements, below which the number of NumPy's calls counts
+_SMALL = 1 << 10  # elements, below which fewer calls of NumPy are faster
 _NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
-_MANY = 16  # factors up to which the best order of a chain is looked for
+_MANY = 16  # factors up to which the optimal order of a chain is computed, in cubic time
 
 
 @multilinear(
@@ -45,6 +46,7 @@ def _cross(xp: Any, x: Array, y: Array) -> Array:
     return out
 
 
+@public("fdbr.ops.linalg")
 def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
     """The cross product of vectors with three elements along an axis.
 
@@ -53,12 +55,12 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
     x1, x2
         Arrays with three elements along the axis; other axes broadcast.
     axis
-        The axis; where the arrays differ in dimensions it must be negative.
+        The axis; it must be negative if the arrays differ in the number of dimensions.
 
     Raises
     ------
     ValueError
-        If the axis is not three long.
+        If the axis does not have length 3.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -69,22 +71,23 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
     if x.ndim != y.ndim and axis >= 0:
         raise ValueError(
             f"fdbr.ops.linalg.cross: axis={axis} of x1 {describe(x)} and x2 {describe(y)} is not "
-            "one place; count it from the end, as a negative number"
+            "the same axis of both; count it from the end, as a negative number"
         )
     rank = min(x.ndim, y.ndim)
-    place = normalize_axis(axis, rank, "linalg.cross") - rank
-    if x.shape[place] != 3 or y.shape[place] != 3:
+    position = normalize_axis(axis, rank, "linalg.cross") - rank
+    if x.shape[position] != 3 or y.shape[position] != 3:
         raise ValueError(
             f"fdbr.ops.linalg.cross: x1 {describe(x)} and x2 {describe(y)} must be 3 long along "
             f"axis {axis}"
         )
-    if place == -1:
+    if position == -1:
         return _cross(x, y)
-    return moveaxis(_cross(moveaxis(x, place, -1), moveaxis(y, place, -1)), -1, place)
+    return moveaxis(_cross(moveaxis(x, position, -1), moveaxis(y, position, -1)), -1, position)
 
 
+@public("fdbr.ops.linalg")
 def outer(x1: Array, x2: Array, /) -> Any:
-    """All products of an element of one vector with one of another.
+    """The outer product of two vectors: all products of an element of each.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -101,6 +104,7 @@ def outer(x1: Array, x2: Array, /) -> Any:
     return flattened_outer(x, y)
 
 
+@public("fdbr.ops.linalg")
 def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sum of the diagonal of the matrices in the last two axes.
 
@@ -109,9 +113,9 @@ def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
     x
         Shape ``(..., m, n)``.
     offset
-        Which diagonal: positive ones lie above the main one.
+        The diagonal to sum: positive numbers are above the main diagonal.
     dtype
-        In which dtype to sum.
+        The dtype of the sum.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -121,6 +125,7 @@ def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return sum(diagonal(asarray(x), offset=offset), axis=-1, dtype=dtype)
 
 
+@public("fdbr.ops.linalg")
 def kron(a: Array, b: Array, /) -> Any:
     """The Kronecker product: every element of ``a`` times all of ``b``, as blocks.
 
@@ -136,21 +141,21 @@ def kron(a: Array, b: Array, /) -> Any:
         blocks = a[:, None, :, None] * b[:, None]
         return blocks.reshape(a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
     rank = max(a.ndim, b.ndim)
-    of_a = (*(1,) * (rank - a.ndim), *a.shape)
-    of_b = (*(1,) * (rank - b.ndim), *b.shape)
+    shape_a = (*(1,) * (rank - a.ndim), *a.shape)
+    shape_b = (*(1,) * (rank - b.ndim), *b.shape)
     first, second = string.ascii_lowercase[:rank], string.ascii_uppercase[:rank]
     to = "".join(map("".join, zip(first, second, strict=True)))
-    blocks = _contract(reshape(a, of_a), reshape(b, of_b), of_x=first, of_y=second, to=to)
-    return reshape(blocks, tuple(m * n for m, n in zip(of_a, of_b, strict=True)))
+    blocks = _contract(reshape(a, shape_a), reshape(b, shape_b), of_x=first, of_y=second, to=to)
+    return reshape(blocks, tuple(m * n for m, n in zip(shape_a, shape_b, strict=True)))
 
 
 # --- chains -------------------------------------------------------------------------
 
 
 def chain(*factors: Any) -> Any:
-    """The product of (stacks of) matrices, in the order that takes the fewest multiplications.
+    """Multiply (stacks of) matrices in the order that takes the fewest multiplications.
 
-    Of many matrices it is an order that takes at most a quarter more, which is found sooner.
+    For many matrices, the order is found in linear time and takes at most a quarter more.
     """
     sizes = [factors[0].shape[-2], *[factor.shape[-1] for factor in factors]]
     if len(factors) == 3:
@@ -164,26 +169,26 @@ def chain(*factors: Any) -> Any:
 
 
 def _long_product(factors: Sequence[Any], sizes: list[int]) -> Any:
-    """The product of many factors, in an order that takes linear time to find.
+    """Multiply many factors, in a near-optimal order that is found in linear time.
 
     See Chin, "An O(n) algorithm for determining a near-optimal computation order of matrix chain
-    products" (1978): sizes that are locally large are multiplied away first, and what is left is
-    multiplied beginning at the smallest size.
+    products" (1978): locally large dimensions are contracted first, and the remaining factors are
+    multiplied starting at the smallest dimension.
     """
     least = min(range(len(sizes)), key=sizes.__getitem__)
     small = sizes[least]
-    left = [0]  # the places between factors that are left, each but the first with the factor
-    parts: list[Any] = []  # before it
-    for place, factor in enumerate(factors, 1):
-        while len(left) > 1 and left[-1] != least:
-            outer, large, new = sizes[left[-2]], sizes[left[-1]], sizes[place]
+    kept_dims = [0]  # indices into sizes of the dimensions not yet contracted
+    parts: list[Any] = []  # parts[i] is the product between kept_dims[i] and kept_dims[i + 1]
+    for position, factor in enumerate(factors, 1):
+        while len(kept_dims) > 1 and kept_dims[-1] != least:
+            outer, large, new = sizes[kept_dims[-2]], sizes[kept_dims[-1]], sizes[position]
             if large * small * (outer + new) <= outer * new * (large + small):
                 break
             factor = matmul(parts.pop(), factor)
-            left.pop()
-        left.append(place)
+            kept_dims.pop()
+        kept_dims.append(position)
         parts.append(factor)
-    middle = left.index(least)
+    middle = kept_dims.index(least)
     before, after = parts[:middle], parts[middle:]
     products = []
     if before:
@@ -194,7 +199,7 @@ def _long_product(factors: Sequence[Any], sizes: list[int]) -> Any:
 
 
 def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """After which factor to divide each part of a chain, by dynamic programming.
+    """Compute by dynamic programming where to split each part of a chain.
 
     See Cormen et al., "Introduction to algorithms", on matrix-chain multiplication.
     """
@@ -218,10 +223,11 @@ def _product(factors: Sequence[Any], splits: dict[tuple[int, int], int], i: int,
     return matmul(_product(factors, splits, i, k), _product(factors, splits, k + 1, j))
 
 
+@public("fdbr.ops.linalg")
 def multi_dot(arrays: Sequence[Any], /) -> Any:
     """The matrix product of several arrays, in the order that takes the fewest multiplications.
 
-    Of more than sixteen it takes at most a quarter more, in an order that is found sooner.
+    For more than sixteen arrays, the order is found faster and takes at most a quarter more.
 
     Parameters
     ----------
@@ -249,7 +255,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Any:
         factors[-1] = factors[-1][:, None]
     for number, factor in enumerate(factors):
         if factor.ndim < 2 or (number and factor.shape[-2] != factors[number - 1].shape[-1]):
-            raise failure(
+            raise linalg_error(
                 "multi_dot",
                 f"arrays {', '.join(map(describe, factors))} do not fit: each must be a matrix "
                 "with as many rows as the one before has columns",

@@ -1,4 +1,4 @@
-"""The right sides of linear equations: vectors, matrices and stacks of them."""
+"""Right sides of linear equations: vectors, matrices and stacks of them."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.ops.declare.batches import align
-from fdbr.ops.linalg.matrices import failure, matrices
+from fdbr.ops.linalg.matrices import linalg_error, matrices
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
 
@@ -14,26 +14,26 @@ __all__ = ["batch_equation", "equation", "same_leading"]
 
 
 def equation(name: str, a: Array, b: Array, solve: Any) -> Any:
-    """``solve(a, b)`` for matrices ``a`` and ``b``, or an error if they do not fit.
+    """Call ``solve(a, b)`` with matrices ``a`` and ``b``, or raise an error if they do not fit.
 
     One-dimensional right sides are vectors, all others are matrices: the Array API's rule.
     """
     b = floating(b)
-    whole = expand_dims(b, axis=-1) if b.ndim == 1 else matrices(name, b, "b")
-    if whole.shape[-2] != a.shape[-2]:
-        raise failure(
+    matrix = expand_dims(b, axis=-1) if b.ndim == 1 else matrices(name, b, "b")
+    if matrix.shape[-2] != a.shape[-2]:
+        raise linalg_error(
             name,
             f"a {describe(a)} and b {describe(b)} do not fit: b must have as many "
             f"{'elements' if b.ndim == 1 else 'rows (its last axis but one)'} as a has rows",
         )
-    if a.ndim == 2 and whole.ndim > 2:
-        return _by_columns(solve, a, whole)
-    out = solve(a, whole)
+    if a.ndim == 2 and matrix.ndim > 2:
+        return _by_columns(solve, a, matrix)
+    out = solve(a, matrix)
     return out[..., 0] if b.ndim == 1 else out
 
 
 def _by_columns(solve: Any, a: Any, b: Any) -> Any:
-    """The solutions for one matrix and stacks of right sides: all their columns at once."""
+    """Solve for one matrix and a stack of right sides, whose columns are solved at once."""
     columns = moveaxis(b, -2, 0)
     rows, *rest = columns.shape
     out = solve(a, reshape(columns, (rows, math.prod(rest))))
@@ -41,7 +41,7 @@ def _by_columns(solve: Any, a: Any, b: Any) -> Any:
 
 
 def batch_equation(apply: Any, values: Array, batched: Any, size: int, params: Any) -> Any:
-    """The batching rule of a solver; a matrix that all examples share is factored once."""
+    """Apply a solver to a batch; a matrix that all examples share is factored once."""
     a, b = values
     if not batched[0] and a.ndim == 2:
         return _by_columns(lambda a, b: apply(a, b, **params), a, b)
@@ -49,7 +49,7 @@ def batch_equation(apply: Any, values: Array, batched: Any, size: int, params: A
 
 
 def same_leading(xp: Any, name: str, a: Any, b: Any) -> tuple[Any, Any]:
-    """Arrays with the axes before the last two broadcast, which not every module does itself."""
+    """Broadcast the axes before the last two, which not every array module does itself."""
     if a.shape[:-2] == b.shape[:-2]:
         return a, b
     stack = broadcast_shapes(f"linalg.{name}", a.shape[:-2], b.shape[:-2])

@@ -1,9 +1,10 @@
-"""Singular values, and what is made of them."""
+"""Singular value decomposition, rank and pseudoinverse."""
 
 from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import astype, finfo
 from fdbr.ops.elementwise.complex_parts import conj, real
@@ -36,19 +37,19 @@ class SVDResult(NamedTuple):
 # --- the decomposition --------------------------------------------------------------
 
 # With P = U^H t V = Ω_U S + dS - S Ω_V and dU = U Ω_U, dV = V Ω_V, where both Ω are
-# anti-Hermitian, sum and difference come apart:
+# anti-Hermitian, their sum and difference decouple:
 #     (Ω_U + Ω_V)[i, j] = (P + P^H)[i, j] / (s[j] - s[i]),
 #     (Ω_U - Ω_V)[i, j] = (P - P^H)[i, j] / (s[j] + s[i]).
-# The second is regular where singular values are equal, and on its diagonal it holds what
-# complex matrices add.
+# The second is regular where singular values are equal; its diagonal is the additional term of
+# complex matrices.
 
 
-def _sums(s: Any) -> Any:
-    """``1 / (s[j] + s[i])``, and 0 where both are 0 but for rounding."""
+def _inverse_sums(s: Any) -> Any:
+    """``1 / (s[j] + s[i])``, and 0 where both are 0 up to rounding."""
     return inverse_or_zero(s[..., None, :] + s[..., :, None], negligible(s)[..., None])
 
 
-def _svd_pull(ct: Any, out: Any, full: bool) -> Any:
+def _svd_vjp(ct: Any, out: Any, full: bool) -> Any:
     u, s, v = conj(out[0]), out[1], adjoint(conj(out[2]))
     of_u, of_s, of_vh = ct
     k = s.shape[-1]
@@ -58,64 +59,65 @@ def _svd_pull(ct: Any, out: Any, full: bool) -> Any:
     of_u = zeros_like(u) if of_u is None else of_u
     of_v = zeros_like(v) if of_vh is None else adjoint(of_vh)
     by_u, by_v = adjoint(left) @ of_u[..., :k], adjoint(right) @ of_v[..., :k]
-    even, odd = gaps(s) * (by_u + by_v) / 2, _sums(s) * (by_u - by_v) / 2
+    even, odd = gaps(s) * (by_u + by_v) / 2, _inverse_sums(s) * (by_u - by_v) / 2
     outer = left @ (even + adjoint(even) + odd - adjoint(odd))
     if of_s is not None:
         outer = outer + left * of_s[..., None, :]
     inverse = inverse_or_zero(s, negligible(s))[..., None, :]
     if left.shape[-2] > k:
-        outer = outer + _outside(u, of_u, by_u, k, full) * inverse
+        outer = outer + _orthogonal_part(u, of_u, by_u, k, full) * inverse
     out = outer @ adjoint(right)
     if right.shape[-2] > k:
-        out = out + left @ adjoint(_outside(v, of_v, by_v, k, full) * inverse)
+        out = out + left @ adjoint(_orthogonal_part(v, of_v, by_v, k, full) * inverse)
     return out
 
 
-def _outside(u: Any, of_u: Any, by_u: Any, k: int, full: bool) -> Any:
-    """The cotangent of singular vectors as far as it leaves the space that they span."""
+def _orthogonal_part(u: Any, of_u: Any, by_u: Any, k: int, full: bool) -> Any:
+    """The part of the cotangent of singular vectors orthogonal to the space that they span."""
     out = of_u[..., :k] - u[..., :k] @ by_u
     if full:
         out = out - u[..., k:] @ (adjoint(of_u[..., k:]) @ u[..., :k])
     return out
 
 
-def _svd_push(t: Any, out: Any, full: bool) -> Any:
+def _svd_jvp(t: Any, out: Any, full: bool) -> Any:
     u, s, v = out[0], out[1], adjoint(out[2])
     k = s.shape[-1]
     left, right = u[..., :k], v[..., :k]
     p = adjoint(left) @ t @ right
-    even, odd = gaps(s) * (p + adjoint(p)) / 2, _sums(s) * (p - adjoint(p)) / 2
+    even, odd = gaps(s) * (p + adjoint(p)) / 2, _inverse_sums(s) * (p - adjoint(p)) / 2
     of_u, of_v = left @ (even + odd), right @ (even - odd)
     inverse = inverse_or_zero(s, negligible(s))[..., None, :]
     if left.shape[-2] > k:
         of_u = of_u + (t @ right - left @ p) * inverse
-        of_u = _completed(of_u, u, k) if full else of_u
+        of_u = _complete_tangent(of_u, u, k) if full else of_u
     if right.shape[-2] > k:
         of_v = of_v + (adjoint(t) @ left - right @ adjoint(p)) * inverse
-        of_v = _completed(of_v, v, k) if full else of_v
+        of_v = _complete_tangent(of_v, v, k) if full else of_v
     return of_u, real(_diagonal(p, offset=0)), adjoint(of_v)
 
 
-def _completed(of_u: Any, u: Any, k: int) -> Any:
-    """The tangent of all columns: those after the first ``k`` only stay orthogonal to them."""
+def _complete_tangent(of_u: Any, u: Any, k: int) -> Any:
+    """The tangent of all columns: those after the first ``k`` stay orthogonal to these."""
     return concat([of_u, -u[..., :k] @ (adjoint(of_u) @ u[..., k:])], axis=-1)
 
 
-@opaque(x=(_svd_pull, _svd_push), batch=aligned)
+@opaque(x=(_svd_vjp, _svd_jvp), batch=aligned)
 def _svd(xp: Any, x: Array, *, full: bool, strict: bool) -> Array:
     return lapack(xp, "svd_full" if full else "svd", x, strict=strict)
 
 
+@public("fdbr.ops.linalg")
 def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition ``U @ diag(S) @ Vh = x``.
 
-    A pair of singular vectors may be multiplied by any number of size 1, those of equal
-    singular values may be mixed, and the columns that ``full_matrices`` adds may be any that
-    complete a basis: a function has a gradient if it does not depend on these choices.
-    Singular values that differ by no more than rounding (``k * eps`` times the largest) are
-    treated as equal, and the derivative by which their vectors turn into each other as 0, not
-    infinite; so is what a singular value of 0 would divide.  For a polar factor ``U @ Vh`` that
-    is right where singular values are equal, too.
+    The decomposition is not unique: a pair of singular vectors may be multiplied by any number of
+    absolute value 1, vectors of equal singular values may be mixed, and the columns that
+    ``full_matrices`` adds may be any that complete a basis.  A function has a gradient if it does
+    not depend on these choices.  Singular values that differ by no more than rounding (``k * eps``
+    times the largest) are treated as equal, and the derivative that mixes their vectors as 0
+    instead of infinite; likewise terms divided by a singular value of 0.  The derivative of the
+    polar factor ``U @ Vh`` is exact where singular values are equal, too.
 
     The formulas are those of Townsend ("Differentiating the singular value decomposition",
     2016) and, for complex matrices, Wan and Zhang ("Automatic differentiation for complex
@@ -126,7 +128,7 @@ def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
     x
         Shape ``(..., m, n)``.
     full_matrices
-        Whether ``U`` and ``Vh`` are square, as the Array API has it by default; or have
+        Whether ``U`` and ``Vh`` are square, the default of the Array API; otherwise they have
         ``k = min(m, n)`` columns and rows.
 
     Returns
@@ -151,8 +153,8 @@ def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
 
 @opaque(
     x=(
-        lambda ct, x: _svd_pull((None, ct, None), _svd(x, full=False, strict=False), False),
-        lambda t, x: _svd_push(t, _svd(x, full=False, strict=False), False)[1],
+        lambda ct, x: _svd_vjp((None, ct, None), _svd(x, full=False, strict=False), False),
+        lambda t, x: _svd_jvp(t, _svd(x, full=False, strict=False), False)[1],
     ),
     batch=aligned,
 )
@@ -160,6 +162,7 @@ def _svdvals(xp: Any, x: Array) -> Array:
     return lapack(xp, "svdvals", x, strict=True)
 
 
+@public("fdbr.ops.linalg")
 def svdvals(x: Array, /) -> Any:
     """The singular values, descending; see `svd`.
 
@@ -174,7 +177,7 @@ def svdvals(x: Array, /) -> Any:
 
 
 def tolerance(x: Array, rtol: Any) -> Any:
-    """The share of the largest singular value that counts as 0, with two axes after it."""
+    """The tolerance relative to the largest singular value, with two axes appended."""
     if rtol is None:
         return float(max(x.shape[-2:]) * finfo(x.dtype).eps)
     rtol = stop_gradient(rtol)
@@ -183,8 +186,9 @@ def tolerance(x: Array, rtol: Any) -> Any:
     return astype(rtol[..., None, None], finfo(x.dtype).dtype)
 
 
+@public("fdbr.ops.linalg")
 def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
-    """The rank: how many singular values exceed ``rtol`` times the largest.
+    """The rank: the number of singular values above ``rtol`` times the largest.
 
     Parameters
     ----------
@@ -209,7 +213,7 @@ def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
 
 
 def rank_of(values: Array, rtol: Any) -> Any:
-    """The number of singular values above a share of the largest."""
+    """Count the singular values above a fraction of the largest."""
     values = values[..., None, :]
     return count_nonzero(values > rtol * values[..., :1], axis=(-2, -1))
 
@@ -217,46 +221,53 @@ def rank_of(values: Array, rtol: Any) -> Any:
 # --- pseudoinverses -----------------------------------------------------------------
 
 
-def _pinv_pull(ct: Any, x: Any, out: Any, like: Any) -> Any:
+def _pinv_vjp(ct: Any, x: Any, out: Any, like: Any) -> Any:
     a, p = conj(x), conj(out)
-    given, back = adjoint(ct), adjoint(p)
-    within = chain(given, p, back)
-    across = chain(back, p, given)
+    ct_adjoint, p_adjoint = adjoint(ct), adjoint(p)
+    row_term = chain(ct_adjoint, p, p_adjoint)
+    column_term = chain(p_adjoint, p, ct_adjoint)
     return fit(
-        (within - chain(a, p, within)) + (across - chain(across, p, a)) - chain(back, ct, back),
+        (row_term - chain(a, p, row_term))
+        + (column_term - chain(column_term, p, a))
+        - chain(p_adjoint, ct, p_adjoint),
         like,
     )
 
 
-def _pinv_push(t: Any, x: Any, out: Any) -> Any:
-    given, back = adjoint(t), adjoint(out)
-    within = chain(out, back, given)
-    across = chain(given, back, out)
-    return (within - chain(within, x, out)) + (across - chain(out, x, across)) - chain(out, t, out)
+def _pinv_jvp(t: Any, x: Any, out: Any) -> Any:
+    ct_adjoint, p_adjoint = adjoint(t), adjoint(out)
+    row_term = chain(out, p_adjoint, ct_adjoint)
+    column_term = chain(ct_adjoint, p_adjoint, out)
+    return (
+        (row_term - chain(row_term, x, out))
+        + (column_term - chain(out, x, column_term))
+        - chain(out, t, out)
+    )
 
 
-@opaque(x=(_pinv_pull, _pinv_push), batch=leading(2))
+@opaque(x=(_pinv_vjp, _pinv_jvp), batch=leading(2))
 def _pinv(xp: Any, x: Array, rtol: Any) -> Array:
     u, s, vh = lapack(xp, "svd", x, strict=True)
     s = s[..., None, :]
-    kept = s > rtol * s[..., :1]
-    inverse = xp.where(kept, 1 / xp.where(kept, s, 1), 0)
+    is_kept = s > rtol * s[..., :1]
+    inverse = xp.where(is_kept, 1 / xp.where(is_kept, s, 1), 0)
     return (vh.swapaxes(-1, -2).conj() * inverse) @ u.swapaxes(-1, -2).conj()
 
 
+@public("fdbr.ops.linalg")
 def pinv(x: Array, /, *, rtol: Any = None) -> Array:
     """The Moore-Penrose pseudoinverses of matrices.
 
     Its derivative is that of Golub and Pereyra ("The differentiation of pseudo-inverses and
-    nonlinear least squares problems whose variables separate", 1973), which holds as long as
-    the rank stays what it is: where it changes, the pseudoinverse jumps.
+    nonlinear least squares problems whose variables separate", 1973), which holds as long as the
+    rank does not change: where it changes, the pseudoinverse jumps.
 
     Parameters
     ----------
     x
         Shape ``(..., m, n)``, of any rank.
     rtol
-        Singular values up to this share of the largest count as 0: a number, or an array that
+        Singular values up to this fraction of the largest count as 0: a number, or an array that
         broadcasts with the leading axes; ``max(m, n) * eps`` by default.  It is not
         differentiated.
 

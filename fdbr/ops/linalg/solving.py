@@ -1,4 +1,4 @@
-"""Inverses, and equations with square matrices."""
+"""Inverses, and solutions of linear equations with square matrices."""
 
 import functools
 from typing import Any
@@ -6,33 +6,35 @@ from typing import Any
 from numpy.linalg import LinAlgError
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.linalg.lapack import lapack
-from fdbr.ops.linalg.matrices import failure, sample, square_matrices
+from fdbr.ops.linalg.matrices import linalg_error, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape.manipulation import _matrix_transpose
 
 __all__ = ["inv", "inverse", "solve", "solve_matrices"]
 
 
-def _inv_pull(ct: Any, out: Any) -> Any:
-    across = _matrix_transpose(out)
-    return -(across @ ct @ across)
+def _inv_vjp(ct: Any, out: Any) -> Any:
+    transposed = _matrix_transpose(out)
+    return -(transposed @ ct @ transposed)
 
 
-@opaque(x=(_inv_pull, lambda t, out: -(out @ t @ out)), batch=aligned)
+@opaque(x=(_inv_vjp, lambda t, out: -(out @ t @ out)), batch=aligned)
 def _inv(xp: Any, x: Array, *, strict: bool) -> Array:
     try:
         return lapack(xp, "inv", x, strict=strict)
     except LinAlgError as error:
-        raise failure("inv", f"{sample(x)} is singular; linalg.pinv has an answer") from error
+        raise linalg_error("inv", f"{sample(x)} is singular; use linalg.pinv") from error
 
 
 def inverse(x: Array) -> Any:
-    """The inverses of matrices, for rules: NaN for singular ones."""
+    """The inverses of matrices, for derivative rules: NaN for singular matrices."""
     return _inv(x, strict=False)
 
 
+@public("fdbr.ops.linalg")
 def inv(x: Array, /) -> Any:
     """The inverses of matrices.
 
@@ -72,18 +74,19 @@ def _solve(xp: Any, a: Array, b: Array, *, strict: bool) -> Array:
     try:
         return lapack(xp, "solve", a, b, strict=strict)
     except LinAlgError as error:
-        raise failure("solve", f"{sample(a)} is singular; linalg.lstsq has an answer") from error
+        raise linalg_error("solve", f"{sample(a)} is singular; use linalg.lstsq") from error
 
 
 def solve_matrices(a: Array, b: Array) -> Any:
-    """The solution ``x`` of ``a @ x = b`` for matrices, in rules: NaN where ``a`` is singular."""
+    """The solution of ``a @ x = b``, for derivative rules: NaN where ``a`` is singular."""
     return _solve(a, b, strict=False)
 
 
+@public("fdbr.ops.linalg")
 def solve(x1: Array, x2: Array, /) -> Array:
     """The solution ``x`` of the linear equations ``x1 @ x = x2``.
 
-    Its derivatives are ``-x1^-1 t x`` by ``x1`` and ``x1^-1 t`` by ``x2`` (Giles, 2008).
+    Its derivatives are ``-x1^-1 t x`` in ``x1`` and ``x1^-1 t`` in ``x2`` (Giles, 2008).
 
     Parameters
     ----------

@@ -3,10 +3,11 @@
 from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj, real
-from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
-from fdbr.ops.linalg.matrices import adjoint, folded, gaps, mirrored, square_matrices
+from fdbr.ops.linalg.lapack import lapack, nan_where_failing
+from fdbr.ops.linalg.matrices import adjoint, fold_triangle, gaps, mirror_triangle, square_matrices
 from fdbr.ops.linalg.solving import solve_matrices
 from fdbr.ops.shape.manipulation import _diagonal, _matrix_transpose
 
@@ -14,61 +15,62 @@ __all__ = ["EighResult", "EigResult", "eig", "eigh", "eigh_upper", "eigvals", "e
 
 
 class EighResult(NamedTuple):
-    """Eigenvalues, ascending, and in the columns of a matrix the eigenvectors."""
+    """Ascending eigenvalues, and the eigenvectors as columns of a matrix."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class EigResult(NamedTuple):
-    """Eigenvalues, and in the columns of a matrix the eigenvectors."""
+    """Eigenvalues, and the eigenvectors as columns of a matrix."""
 
     eigenvalues: Any
     eigenvectors: Any
 
 
-# --- of Hermitian matrices ----------------------------------------------------------
+# --- Hermitian matrices ---------------------------------------------------------------
 
 
 def _lower(x: Any, upper: bool) -> Any:
-    """A matrix whose lower triangle is that of ``x``, or the adjoint of its upper one."""
+    """A matrix whose lower triangle is that of ``x``, or the adjoint of its upper triangle."""
     return adjoint(x) if upper else x
 
 
-def _eigh_pull(ct: Any, out: Any, upper: bool) -> Any:
-    of_values, of_vectors = ct
+def _eigh_vjp(ct: Any, out: Any, upper: bool) -> Any:
+    ct_values, ct_vectors = ct
     values, vectors = out[0], conj(out[1])
-    if of_vectors is None:
-        return _lower(folded((vectors * of_values[..., None, :]) @ adjoint(vectors)), upper)
-    left = vectors @ (gaps(values) * (adjoint(vectors) @ of_vectors))
-    if of_values is not None:
-        left = left + vectors * of_values[..., None, :]
-    return _lower(folded(left @ adjoint(vectors)), upper)
+    if ct_vectors is None:
+        return _lower(fold_triangle((vectors * ct_values[..., None, :]) @ adjoint(vectors)), upper)
+    left = vectors @ (gaps(values) * (adjoint(vectors) @ ct_vectors))
+    if ct_values is not None:
+        left = left + vectors * ct_values[..., None, :]
+    return _lower(fold_triangle(left @ adjoint(vectors)), upper)
 
 
-def _eigh_push(t: Any, out: Any, upper: bool) -> Any:
+def _eigh_jvp(t: Any, out: Any, upper: bool) -> Any:
     values, vectors = out
-    turned = adjoint(vectors) @ mirrored(_lower(t, upper)) @ vectors
-    return real(_diagonal(turned, offset=0)), vectors @ (gaps(values) * turned)
+    rotated = adjoint(vectors) @ mirror_triangle(_lower(t, upper)) @ vectors
+    return real(_diagonal(rotated, offset=0)), vectors @ (gaps(values) * rotated)
 
 
-@opaque(x=(_eigh_pull, _eigh_push), batch=aligned)
+@opaque(x=(_eigh_vjp, _eigh_jvp), batch=aligned)
 def _eigh(xp: Any, x: Array, *, strict: bool, upper: bool = False) -> Array:
     return lapack(xp, "eigh_upper" if upper else "eigh", x, strict=strict)
 
 
+@public("fdbr.ops.linalg")
 def eigh(x: Array, /) -> EighResult:
     """The eigenvalues and eigenvectors of Hermitian matrices.
 
-    The lower triangle of ``x`` is read, and of the diagonal the real part, as in NumPy.  Value and
-    derivative are of that function: the gradient lies on the lower triangle and is 0 above it, so
-    that for a symmetric matrix an element beside the diagonal has what both have together.  (The
-    gradient of a function of ``(x + x.T) / 2`` is symmetric.)
+    The function reads the lower triangle of ``x`` and the real part of the diagonal, as in NumPy.
+    The gradient is that of this function: it is 0 above the diagonal, and an element below it has
+    the sum of the derivatives of both symmetric elements.  (For a symmetric gradient,
+    differentiate a function of ``(x + x.T) / 2``.)
 
-    An eigenvector may be multiplied by any number of size 1, and those of equal eigenvalues
-    may be mixed: a function has a gradient if it does not depend on this choice.  Eigenvalues
-    that differ by no more than rounding (``n * eps`` times the largest) are treated as equal,
-    and the derivative by which their eigenvectors turn into each other as 0, not infinite.
+    An eigenvector may be multiplied by any number of absolute value 1, and eigenvectors of equal
+    eigenvalues may be mixed: a function has a gradient if it does not depend on this choice.
+    Eigenvalues that differ by no more than rounding (``n * eps`` times the largest) are treated as
+    equal, and the derivative that mixes their eigenvectors as 0 instead of infinite.
 
     The derivatives are ``diag(V^H t V)`` and ``V (F * (V^H t V))`` with ``F[i, j] = 1 / (λ[j] -
     λ[i])`` (Giles, 2008; Seeger et al., "Auto-differentiating linear algebra", 2017).
@@ -99,14 +101,14 @@ def eigh(x: Array, /) -> EighResult:
 
 
 def eigh_upper(x: Array, /) -> EighResult:
-    """`eigh` of the upper triangle, with the signs that LAPACK gives the eigenvectors then."""
+    """Compute `eigh` from the upper triangle, with the signs of LAPACK for that triangle."""
     return EighResult(*_eigh(square_matrices("eigh", x), strict=True, upper=True))
 
 
 @opaque(
     x=(
-        lambda ct, x: _eigh_pull((ct, None), _eigh(x, strict=False), False),
-        lambda t, x: _eigh_push(t, _eigh(x, strict=False), False)[0],
+        lambda ct, x: _eigh_vjp((ct, None), _eigh(x, strict=False), False),
+        lambda t, x: _eigh_jvp(t, _eigh(x, strict=False), False)[0],
     ),
     batch=aligned,
 )
@@ -114,6 +116,7 @@ def _eigvalsh(xp: Any, x: Array) -> Array:
     return lapack(xp, "eigvalsh", x, strict=True)
 
 
+@public("fdbr.ops.linalg")
 def eigvalsh(x: Array, /) -> Any:
     """The eigenvalues of Hermitian matrices, real and ascending; see `eigh`.
 
@@ -127,50 +130,51 @@ def eigvalsh(x: Array, /) -> Any:
     return _eigvalsh(square_matrices("eigvalsh", x))
 
 
-# --- of any matrices ----------------------------------------------------------------
+# --- general matrices -----------------------------------------------------------------
 
 
-def _eig_pull(ct: Any, out: Any, shape: Any, dtype: Any) -> Any:
-    of_values, of_vectors = ct
+def _eig_vjp(ct: Any, out: Any, shape: Any, dtype: Any) -> Any:
+    ct_values, ct_vectors = ct
     values, vectors = out
-    across = _matrix_transpose(vectors)
+    transposed = _matrix_transpose(vectors)
     right: Any = 0
-    if of_vectors is not None:
-        turned = across @ of_vectors
-        along = real(_diagonal(turned, offset=0))[..., None, :]
-        right = gaps(values) * (turned - (across @ conj(vectors)) * along) @ across
-    if of_values is not None:
-        right = right + of_values[..., :, None] * across
-    return fit(solve_matrices(across, right), (shape, dtype))
+    if ct_vectors is not None:
+        rotated = transposed @ ct_vectors
+        own_part = real(_diagonal(rotated, offset=0))[..., None, :]
+        right = gaps(values) * (rotated - (transposed @ conj(vectors)) * own_part) @ transposed
+    if ct_values is not None:
+        right = right + ct_values[..., :, None] * transposed
+    return fit(solve_matrices(transposed, right), (shape, dtype))
 
 
-def _eig_push(t: Any, out: Any) -> Any:
+def _eig_jvp(t: Any, out: Any) -> Any:
     values, vectors = out
-    turned = solve_matrices(vectors, t @ vectors)
-    turns = vectors @ (gaps(values) * turned)
-    along = real((conj(vectors) * turns).sum(axis=-2, keepdims=True))
-    return _diagonal(turned, offset=0), turns - vectors * along
+    rotated = solve_matrices(vectors, t @ vectors)
+    directions = vectors @ (gaps(values) * rotated)
+    own_part = real((conj(vectors) * directions).sum(axis=-2, keepdims=True))
+    return _diagonal(rotated, offset=0), directions - vectors * own_part
 
 
 def _complex(xp: Any, x: Any, dtype: Any) -> Any:
     return x.astype(xp.result_type(dtype, xp.complex64), copy=False)
 
 
-@opaque(x=(_eig_pull, _eig_push), batch=aligned)
+@opaque(x=(_eig_vjp, _eig_jvp), batch=aligned)
 def _eig(xp: Any, x: Array, *, strict: bool) -> Array:
-    out = xp.linalg.eig(x) if strict else nan_where_impossible(xp, xp.linalg.eig, x)
+    out = xp.linalg.eig(x) if strict else nan_where_failing(xp, xp.linalg.eig, x)
     return tuple(_complex(xp, part, x.dtype) for part in out)
 
 
+@public("fdbr.ops.linalg")
 def eig(x: Array, /) -> EigResult:
-    """The eigenvalues and eigenvectors of any square matrices, complex even where they are real.
+    """The eigenvalues and eigenvectors of square matrices; they are always complex.
 
-    Eigenvectors have length 1, and their derivative keeps it.  They may be multiplied by any
-    number of size 1: a function has a gradient if it does not depend on this choice.
-    Eigenvalues that differ by no more than rounding are treated as in `eigh`; where a matrix
-    has no basis of eigenvectors there is no derivative.
+    Eigenvectors have length 1, and their derivative preserves it.  They may be multiplied by any
+    number of absolute value 1: a function has a gradient if it does not depend on this choice.
+    Eigenvalues that differ by no more than rounding are treated as in `eigh`; a matrix without a
+    basis of eigenvectors has no derivative.
 
-    With ``P = V^-1 t V`` the derivatives are ``diag(P)`` and ``V (F * P)``, less its part along
+    With ``P = V^-1 t V`` the derivatives are ``diag(P)`` and ``V (F * P)``, minus its part along
     ``V``, with ``F[i, j] = 1 / (λ[j] - λ[i])`` (Giles, 2008; Boeddeker et al., "On the
     computation of complex-valued gradients with application to statistically optimum
     beamforming", 2017).
@@ -202,8 +206,8 @@ def eig(x: Array, /) -> EigResult:
 
 @opaque(
     x=(
-        lambda ct, x, shape, dtype: _eig_pull((ct, None), _eig(x, strict=False), shape, dtype),
-        lambda t, x: _eig_push(t, _eig(x, strict=False))[0],
+        lambda ct, x, shape, dtype: _eig_vjp((ct, None), _eig(x, strict=False), shape, dtype),
+        lambda t, x: _eig_jvp(t, _eig(x, strict=False))[0],
     ),
     batch=aligned,
 )
@@ -211,8 +215,9 @@ def _eigvals(xp: Any, x: Array) -> Array:
     return _complex(xp, xp.linalg.eigvals(x), x.dtype)
 
 
+@public("fdbr.ops.linalg")
 def eigvals(x: Array, /) -> Any:
-    """The eigenvalues of any square matrices, complex even where they are real; see `eig`.
+    """The eigenvalues of square matrices, which are always complex; see `eig`.
 
     >>> import numpy as np
     >>> from fdbr import ops

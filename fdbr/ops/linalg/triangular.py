@@ -1,4 +1,4 @@
-"""Equations with triangular matrices."""
+"""Solutions of linear equations with triangular matrices."""
 
 from typing import Any
 
@@ -8,44 +8,45 @@ from numpy.linalg import LinAlgError
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.core.array_modules import Array
 from fdbr.core.devices import scipy_of
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj
-from fdbr.ops.linalg.lapack import nan_where_impossible
-from fdbr.ops.linalg.matrices import failure, sample, square_matrices
+from fdbr.ops.linalg.lapack import nan_where_failing
+from fdbr.ops.linalg.matrices import linalg_error, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape.layout import tril, triu
 from fdbr.ops.shape.manipulation import _matrix_transpose
 
 __all__ = ["solve_triangular", "substitute"]
 
-_BLOCK = 16  # rows of triangles up to which one unknown is found after the other
+_BLOCK = 16  # rows up to which unknowns are eliminated one by one, instead of by matrix products
 
 
-def _read(x: Any, lower: bool, unit: bool) -> Any:
-    """The elements of a matrix that a triangular solver reads, and zeros elsewhere."""
+def _read_triangle(x: Any, lower: bool, unit: bool) -> Any:
+    """Keep the elements that a triangular solver reads, with zeros elsewhere."""
     return tril(x, k=-1 if unit else 0) if lower else triu(x, k=1 if unit else 0)
 
 
-def _pull_first(ct: Any, a: Any, lower: bool, unit: bool) -> Any:
+def _first_vjp(ct: Any, a: Any, lower: bool, unit: bool) -> Any:
     return substitute(_matrix_transpose(a), ct, lower=not lower, unit=unit)
 
 
-def _pull_matrix(solved: Any, out: Any, like: Any, lower: bool, unit: bool) -> Any:
-    return fit(_read(-solved @ _matrix_transpose(out), lower, unit), like)
+def _matrix_vjp(solved: Any, out: Any, like: Any, lower: bool, unit: bool) -> Any:
+    return fit(_read_triangle(-solved @ _matrix_transpose(out), lower, unit), like)
 
 
-def _push_matrix(t: Any, a: Any, out: Any, lower: bool, unit: bool) -> Any:
-    return -substitute(a, _read(t, lower, unit) @ out, lower=lower, unit=unit)
+def _matrix_jvp(t: Any, a: Any, out: Any, lower: bool, unit: bool) -> Any:
+    return -substitute(a, _read_triangle(t, lower, unit) @ out, lower=lower, unit=unit)
 
 
-def _push_right(t: Any, a: Any, lower: bool, unit: bool) -> Any:
+def _right_jvp(t: Any, a: Any, lower: bool, unit: bool) -> Any:
     return substitute(a, t, lower=lower, unit=unit)
 
 
 @opaque(
-    first=_pull_first,
-    a=(_pull_matrix, _push_matrix),
-    b=(lambda solved, like: fit(solved, like), _push_right),
+    first=_first_vjp,
+    a=(_matrix_vjp, _matrix_jvp),
+    b=(lambda solved, like: fit(solved, like), _right_jvp),
     batch=batch_equation,
 )
 def _substitute(xp: Any, a: Array, b: Array, *, lower: bool, unit: bool, strict: bool) -> Array:
@@ -55,19 +56,19 @@ def _substitute(xp: Any, a: Array, b: Array, *, lower: bool, unit: bool, strict:
 
     found = kernels.substituted(a, b, lower, unit) if xp is np else None
     if found:
-        out, right = found
-        if strict and not right:
+        out, succeeded = found
+        if strict and not succeeded:
             raise _singular(a)
         return out
 
     def solution(a: Any, b: Any) -> Any:
-        # On a GPU this waits for the device.
+        # On a GPU this check waits for the device, so it is skipped in derivative rules.
         if (strict or xp is np) and not (unit or bool(xp.diagonal(a, 0, -2, -1).all())):
             raise LinAlgError("there is a zero on the diagonal")
-        return _substituted(xp, a, b, lower, unit)
+        return _solve_triangle(xp, a, b, lower, unit)
 
     if not strict:
-        return nan_where_impossible(xp, solution, a, b)
+        return nan_where_failing(xp, solution, a, b)
     try:
         return solution(a, b)
     except LinAlgError as error:
@@ -75,21 +76,21 @@ def _substitute(xp: Any, a: Array, b: Array, *, lower: bool, unit: bool, strict:
 
 
 def _singular(a: Any) -> LinAlgError:
-    return failure(
+    return linalg_error(
         "solve_triangular",
         f"the triangle of {sample(a)} is singular: there is a zero on its diagonal",
     )
 
 
 def substitute(a: Array, b: Array, *, lower: bool, unit: bool = False) -> Any:
-    """The solution ``x`` of ``a @ x = b`` for triangular ``a`` and a matrix ``b``, in rules.
+    """The solution of ``a @ x = b`` for triangular ``a`` and a matrix ``b``, for derivative rules.
 
-    It is NaN where there is a zero on the diagonal.
+    It is NaN where the diagonal contains a zero.
     """
     return _substitute(a, b, lower=lower, unit=unit, strict=False)
 
 
-def _substituted(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
+def _solve_triangle(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
     library = scipy_of(xp, "linalg")
     if a.ndim == 2 and a.shape[-1] > _BLOCK and xp is not np and library is not None:
         return library.solve_triangular(a, b, lower=lower, unit_diagonal=unit, check_finite=False)
@@ -98,7 +99,7 @@ def _substituted(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
 
 
 def _by_halves(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
-    """Substitution in one half of the unknowns, then in the other, as long as they are many."""
+    """Substitute recursively: solve for half of the unknowns, then for the other half."""
     n = a.shape[-1]
     if n <= _BLOCK:
         return _by_rows(a, b, lower, unit)
@@ -106,14 +107,14 @@ def _by_halves(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
     first, last = slice(None, h), slice(h, None)
     if not lower:
         first, last = last, first
-    known = _by_halves(xp, a[..., first, first], b[..., first, :], lower, unit)
-    rest = b[..., last, :] - a[..., last, first] @ known
+    solved = _by_halves(xp, a[..., first, first], b[..., first, :], lower, unit)
+    rest = b[..., last, :] - a[..., last, first] @ solved
     found = _by_halves(xp, a[..., last, last], rest, lower, unit)
-    return xp.concatenate([known, found] if lower else [found, known], axis=-2)
+    return xp.concatenate([solved, found] if lower else [found, solved], axis=-2)
 
 
 def _by_rows(a: Any, b: Any, lower: bool, unit: bool) -> Any:
-    """One unknown after the other, of all matrices of a stack at once."""
+    """Substitute one unknown after the other, for all matrices of a stack at once."""
     out = b.copy()
     n = a.shape[-1]
     for i in range(n) if lower else range(n - 1, -1, -1):
@@ -127,6 +128,7 @@ def _by_rows(a: Any, b: Any, lower: bool, unit: bool) -> Any:
 _TRANSPOSED = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
 
 
+@public("fdbr.ops.linalg")
 def solve_triangular(
     a: Array,
     b: Array,
@@ -136,10 +138,10 @@ def solve_triangular(
     lower: bool = False,
     unit_diagonal: bool = False,
 ) -> Array:
-    """The solution of ``a @ x = b`` for a triangular matrix, of which one triangle is read.
+    """The solution of ``a @ x = b``, where one triangle of ``a`` is read.
 
-    The derivative by ``a`` is that by the elements which are read; by the others it is 0.  It
-    is ``-a^-T ct x^T`` in reverse and ``-a^-1 t x`` in forward mode (Giles, "An extended
+    The derivative in ``a`` is 0 for elements that are not read; for the others it is
+    ``-a^-T ct x^T`` in reverse and ``-a^-1 t x`` in forward mode (Giles, "An extended
     collection of matrix derivative results for forward and reverse mode algorithmic
     differentiation", 2008).
 
@@ -165,7 +167,9 @@ def solve_triangular(
     Raises
     ------
     numpy.linalg.LinAlgError
-        If the shapes do not fit, or there is a zero on the diagonal.
+        If the shapes do not fit, or the diagonal contains a zero.
+    ValueError
+        If ``trans`` is none of these.
 
     >>> import numpy as np
     >>> from fdbr import ops

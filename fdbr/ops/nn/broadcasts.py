@@ -1,9 +1,10 @@
-"""Parameters that are multiplied or added along some axes, and bilinear forms."""
+"""Scale and bias along axes, and bilinear forms."""
 
 from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.products import linear, matmul
@@ -13,22 +14,23 @@ from fdbr.ops.shape.manipulation import expand_dims, moveaxis, reshape, squeeze
 __all__ = ["bias", "bilinear", "scale"]
 
 
+@public("fdbr.ops")
 def scale(x: Array, y: Array, /, *, axis: int = 1) -> Any:
-    """The product of ``x`` and an array that belongs to some axes of ``x``, from one on.
+    """The product of ``x`` and an array whose axes are those of ``x`` from ``axis`` on.
 
     Parameters
     ----------
     x
         An array.
     y
-        An array with the lengths of as many axes of ``x``.
+        An array whose shape is that of consecutive axes of ``x``.
     axis
         The first of these axes.
 
     Raises
     ------
     ValueError
-        If ``y`` does not have these lengths.
+        If the shapes differ on these axes.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -40,8 +42,9 @@ def scale(x: Array, y: Array, /, *, axis: int = 1) -> Any:
     return x * _from_axis("scale", y, x, axis)
 
 
+@public("fdbr.ops")
 def bias(x: Array, y: Array, /, *, axis: int = 1) -> Any:
-    """The sum of ``x`` and an array that belongs to some axes of ``x``, from one on.
+    """The sum of ``x`` and an array whose axes are those of ``x`` from ``axis`` on.
 
     Parameters
     ----------
@@ -65,15 +68,16 @@ def bias(x: Array, y: Array, /, *, axis: int = 1) -> Any:
 
 def _from_axis(function: str, y: Any, x: Any, axis: int) -> Any:
     y = asarray(y)
-    place = normalize_axis(axis, x.ndim, function) if x.ndim or y.ndim else 0
-    if x.shape[place : place + y.ndim] != y.shape:
+    first = normalize_axis(axis, x.ndim, function) if x.ndim or y.ndim else 0
+    if x.shape[first : first + y.ndim] != y.shape:
         raise ValueError(
             f"fdbr.ops.{function}: y {describe(y)} must have the lengths of the axes of x "
             f"{describe(x)} from axis {axis} on"
         )
-    return reshape(y, (*y.shape, *(1,) * (x.ndim - place - y.ndim)))
+    return reshape(y, (*y.shape, *(1,) * (x.ndim - first - y.ndim)))
 
 
+@public("fdbr.ops")
 def bilinear(
     x1: Array,
     x2: Array,
@@ -92,7 +96,7 @@ def bilinear(
     Parameters
     ----------
     x1, x2
-        Shapes ``(..., in1)`` and ``(..., in2)``, alike but for the last axis.
+        Shapes ``(..., in1)`` and ``(..., in2)``, with the same leading axes.
     weight
         Shape ``(out, in1, in2)``, as in PyTorch.  (Chainer's is ``(in1, in2, out)``.)
     bias

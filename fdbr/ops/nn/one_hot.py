@@ -1,4 +1,4 @@
-"""Integers as vectors of zeros with a one."""
+"""One-hot encoding of integers."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.dtypes import astype
 from fdbr.ops.nn.losses.labels import checked_labels
@@ -14,9 +15,10 @@ from fdbr.ops.shape.manipulation import expand_dims
 
 __all__ = ["one_hot"]
 
-_MANY = 1 << 12  # elements from which on few of them are looked at
+_MANY = 1 << 12  # elements from which on writing the ones is faster than comparing all elements
 
 
+@public("fdbr.ops")
 def one_hot(
     indices: Array,
     /,
@@ -26,9 +28,9 @@ def one_hot(
     dtype: Any = float,
     ignore_label: int | None = None,
 ) -> Any:
-    """1 at each index and 0 elsewhere, along a new axis.
+    """The one-hot encoding of indices: 1 at each index and 0 elsewhere, along a new axis.
 
-    The result is a constant: integers have no derivative.
+    The result has no derivative.
 
     Parameters
     ----------
@@ -37,18 +39,18 @@ def one_hot(
     num_classes
         The length of the new axis.
     axis
-        Where the new axis is in the result.
+        The position of the new axis in the result.
     dtype
         The dtype of the result.
     ignore_label
-        An integer that gives zeros alone, so that -1, say, can stand for *none*.
+        An integer that gives only zeros, such as -1 for *no class*.
 
     Raises
     ------
     TypeError
         If the indices or ``num_classes`` are not integers.
     ValueError
-        If an index is out of range, ``num_classes`` is negative, or there is no such axis.
+        If an index is out of range, ``num_classes`` is negative, or the axis does not exist.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -60,21 +62,23 @@ def one_hot(
     if indices.dtype.kind not in "iu":
         raise TypeError(f"fdbr.ops.one_hot: indices must be integers, not {describe(indices)}")
     count = integer("fdbr.ops.one_hot", "num_classes", num_classes, least=0)
-    place = normalize_axis(axis, indices.ndim + 1, "one_hot")
-    counted = None if ignore_label is None else indices != ignore_label
-    indices = checked_labels("one_hot", indices, count, counted, what="indices")
-    if type(indices) is np.ndarray and place == indices.ndim and indices.size * count >= _MANY:
-        return _marked(indices, counted, count, dtype)
-    numbers = array_module(indices).arange(count)
-    numbers = numbers.reshape((-1, *(1,) * (indices.ndim - place)))
-    ones = expand_dims(indices, axis=place) == numbers
-    return astype(ones if counted is None else ones & expand_dims(counted, axis=place), dtype)
+    position = normalize_axis(axis, indices.ndim + 1, "one_hot")
+    is_counted = None if ignore_label is None else indices != ignore_label
+    indices = checked_labels("one_hot", indices, count, is_counted, what="indices")
+    if type(indices) is np.ndarray and position == indices.ndim and indices.size * count >= _MANY:
+        return _scatter_ones(indices, is_counted, count, dtype)
+    classes = array_module(indices).arange(count)
+    classes = classes.reshape((-1, *(1,) * (indices.ndim - position)))
+    ones = expand_dims(indices, axis=position) == classes
+    return astype(
+        ones if is_counted is None else ones & expand_dims(is_counted, axis=position), dtype
+    )
 
 
-def _marked(indices: Any, counted: Any, count: int, dtype: Any) -> Any:
-    """Zeros, with 1 at each index that counts."""
+def _scatter_ones(indices: Any, is_counted: Any, count: int, dtype: Any) -> Any:
+    """Write 1 at each index that is not ignored into zeros."""
     one = astype(np.ones(1), dtype)
     out = np.zeros((*indices.shape, count), one.dtype)
-    rows = np.arange(indices.size) if counted is None else counted.reshape(-1).nonzero()[0]
+    rows = np.arange(indices.size) if is_counted is None else is_counted.reshape(-1).nonzero()[0]
     out.reshape(-1, count)[rows, indices.reshape(-1)[rows]] = one[0]
     return out

@@ -1,4 +1,4 @@
-"""Windows that slide over the spatial axes of an array: what convolution and pooling share.
+"""The geometry of sliding windows over the spatial axes of an array, for convolution and pooling.
 
 Arrays have a batch axis, a channel axis and then the spatial axes: ``(N, C, *spatial)``.
 """
@@ -26,36 +26,39 @@ __all__ = [
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
-_remembered = functools.lru_cache(maxsize=1 << 10)  # a network has few geometries
+_cached = functools.lru_cache(maxsize=1 << 10)  # more geometries than a network has
 
 
 class Geometry(NamedTuple):
-    """The geometry of windows: an entry for each spatial axis in each field."""
+    """The geometry of windows; each field has an entry for each spatial axis."""
 
     kernel: Sizes
     stride: Sizes
     padding: Pairs
     dilation: Sizes
 
-    @_remembered
+    @_cached
     def extents(self) -> Sizes:
-        """The length of a window, from its first element to its last."""
+        """Return the length of a window, from its first element to its last."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
-    @_remembered
+    @_cached
     def counts(self, size: Sizes) -> Sizes:
-        """The number of windows along axes of these lengths."""
+        """Return the number of windows along axes of these lengths."""
         axes = zip(size, self.padding, self.extents(), self.stride, strict=True)
         return tuple((n + sum(pad) - extent) // step + 1 for n, pad, extent, step in axes)
 
-    @_remembered
+    @_cached
     def padded(self, size: Sizes) -> Sizes:
-        """The lengths with the padding."""
+        """Return the lengths including padding."""
         return tuple(n + sum(pad) for n, pad in zip(size, self.padding, strict=True))
 
-    @functools.lru_cache(maxsize=1 << 6)  # noqa: B019 (a value, and there may be many places)
-    def places(self, counts: Sizes) -> tuple[tuple[slice, ...], ...]:
-        """The elements at each position of the kernel in all windows: keys of the padded axes."""
+    @functools.lru_cache(maxsize=1 << 6)  # noqa: B019 (a value; results may be long)
+    def kernel_slices(self, counts: Sizes) -> tuple[tuple[slice, ...], ...]:
+        """Return for each kernel position the slices that select its elements in all windows.
+
+        The slices index the padded axes.
+        """
         axes = zip(self.kernel, counts, self.stride, self.dilation, strict=True)
         slices = [
             [slice(i * d, i * d + s * (m - 1) + 1, s) for i in range(k)] for k, m, s, d in axes
@@ -63,7 +66,10 @@ class Geometry(NamedTuple):
         return tuple(itertools.product(*slices))
 
     def same(self, size: Sizes) -> "Geometry":
-        """With padding for ``ceil(n / stride)`` windows; an odd one is more at the end."""
+        """Replace the padding so that there are ``ceil(n / stride)`` windows.
+
+        An odd amount of padding has one more element at the end.
+        """
         pairs = []
         for n, extent, step in zip(size, self.extents(), self.stride, strict=True):
             total = max((-(-n // step) - 1) * step + extent - n, 0)
@@ -71,19 +77,19 @@ class Geometry(NamedTuple):
         return self._replace(padding=tuple(pairs))
 
     def covering(self, size: Sizes) -> "Geometry":
-        """With as much more padding at the end that each element is in a window."""
+        """Increase the padding at the end so that every element is in a window."""
         pairs = []
         axes = zip(self.padded(size), self.padding, self.extents(), self.stride, strict=True)
         for n, (low, high), extent, step in axes:
             pairs.append((low, high + -(n - extent) % step if n >= extent else 0))
         return self._replace(padding=tuple(pairs))
 
-    @_remembered
-    def turned(self, counts: Sizes, size: Sizes) -> "Geometry | None":
-        """The windows over axes of ``counts`` by which ``size`` elements get theirs.
+    @_cached
+    def transposed(self, counts: Sizes, size: Sizes) -> "Geometry | None":
+        """Return the geometry of the transposed convolution, from ``counts`` windows to ``size``.
 
-        That is how a convolution is transposed: its windows' elements, the other way round.  There
-        is none where windows skip elements, or begin behind the end of the padding.
+        Return `None` if the transpose is not a convolution: if windows have a stride, or padding
+        is larger than a window.
         """
         pairs = []
         axes = zip(counts, size, self.padding, self.extents(), self.stride, strict=True)
@@ -94,21 +100,21 @@ class Geometry(NamedTuple):
                 return None
         return self._replace(padding=tuple(pairs))
 
-    @_remembered
+    @_cached
     def windows(self) -> Windows:
-        """The same for kernels, to which the padding behind an axis is no matter."""
+        """Convert to the form for kernels, which do not need the padding at the end."""
         before = tuple([low for low, _ in self.padding])
         return Windows(self.kernel, self.stride, before, self.dilation)
 
-    @_remembered
+    @_cached
     def interior(self, size: Sizes) -> tuple[slice, ...]:
-        """The elements within their padding: a key of the padded axes."""
+        """Return the slices of the padded axes that select the elements without padding."""
         axes = zip(size, self.padding, strict=True)
         return tuple(slice(low, low + n) for n, (low, _) in axes)
 
 
 def per_axis(function: str, name: str, value: Any, rank: int, least: int = 1) -> Sizes:
-    """An integer for all spatial axes, or one for each, as a tuple."""
+    """Expand an integer for all spatial axes, or check one for each, and return a tuple."""
     if type(value) is int and value >= least:
         return (value,) * rank
     given = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
@@ -125,7 +131,7 @@ def per_axis(function: str, name: str, value: Any, rank: int, least: int = 1) ->
 
 
 def padding_pairs(function: str, padding: Any, rank: int) -> Pairs:
-    """A padding given as an integer, integers, or pairs of them, as one pair an axis."""
+    """Convert a padding given as an integer, integers, or pairs to one pair for each axis."""
     if type(padding) is int and padding >= 0:
         return ((padding, padding),) * rank
     if isinstance(padding, Sequence) and any(isinstance(pad, Sequence) for pad in padding):
@@ -149,20 +155,20 @@ def geometry_of(
     size: Sequence[int],
     cover_all: bool = False,
 ) -> Geometry:
-    """The geometry of windows over spatial axes of these lengths, from a function's settings."""
+    """Make the geometry of windows over spatial axes of these lengths, from arguments."""
     settings = (tuple(kernel), stride, padding, dilation, tuple(size), cover_all)
     if _is_plain((stride, dilation, padding)):
-        return _remembered_geometry(function, *settings)
-    return _made_geometry(function, *settings)
+        return _cached_geometry(function, *settings)
+    return _make_geometry(function, *settings)
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is found again among those that are equal: 1 is not, where 1.0 is."""
+    """Whether a value can be a cache key: equal values of other types, as 1 and 1.0, cannot."""
     kind = type(value)
     return kind is int or kind is str or (kind is tuple and all(map(_is_plain, value)))
 
 
-def _made_geometry(
+def _make_geometry(
     function: str,
     kernel: Sizes,
     stride: Any,
@@ -190,11 +196,11 @@ def _made_geometry(
     return geometry.covering(size) if cover_all else geometry
 
 
-_remembered_geometry = functools.lru_cache(1 << 8)(_made_geometry)
+_cached_geometry = functools.lru_cache(1 << 8)(_make_geometry)
 
 
 def check_windows(function: str, x: Array, geometry: Geometry) -> None:
-    """Refuse an array into which not one window fits."""
+    """Raise if no window fits into an array."""
     size = tuple(x.shape[x.ndim - len(geometry.kernel) :])
     if any(n < e for n, e in zip(geometry.padded(size), geometry.extents(), strict=True)):
         raise ValueError(
@@ -205,7 +211,7 @@ def check_windows(function: str, x: Array, geometry: Geometry) -> None:
 
 
 def check_spatial(function: str, x: Array, rank: int) -> bool:
-    """Whether ``x`` has a batch axis before its channels and ``rank`` spatial axes."""
+    """Return whether ``x`` has a batch axis before its channels and ``rank`` spatial axes."""
     if x.ndim not in (rank + 1, rank + 2):
         raise ValueError(
             f"fdbr.ops.{function}: x must have a channel axis and {rank} spatial axes, and may "

@@ -1,7 +1,7 @@
-"""Products of elements, and what runs along an axis: sums and products of all up to each.
+"""Products, and cumulative sums and products along an axis.
 
-Derivatives divide only where nothing is lost by it; elsewhere, and at higher orders, they are made
-of products alone, so zeros need no care.
+Derivatives divide by elements only where that is exact enough; elsewhere, and at higher orders,
+they consist of products alone, so that they hold at zeros.
 """
 
 import math
@@ -12,27 +12,28 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import Array
 from fdbr.core.primitive import host_types
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import linear, opaque, shape_of, shifted
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.dtypes import astype, in_single, is_traced, result_type
-from fdbr.ops.reductions.reduce import Axis, _as, _spread, _sum, kept_shape
+from fdbr.ops.reductions.reduce import Axis, _cast, _spread, _sum, kept_shape
 from fdbr.ops.reductions.scans import recurrence, running_product, running_sum
 from fdbr.ops.shape.creation import asarray, full_like, ones_like, zeros_like
 from fdbr.ops.shape.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape
 
 __all__ = ["cumulative_prod", "cumulative_sum", "prod"]
 
-_MANY = 1 << 12  # elements from which on they are multiplied side by side
-_LANES = 1023  # products side by side; odd, so that no lane has all large ones of a regular row
+_MANY = 1 << 12  # elements from which on a product is computed in lanes, which vectorize
+_LANES = 1023  # odd, so that periodic large elements are spread over lanes and do not overflow one
 
 
-def _places(axis: int, *ends: int | None) -> Any:
+def _slice_along(axis: int, *ends: int | None) -> Any:
     return (*(slice(None),) * axis, slice(*ends))
 
 
 def _is_regular(x: Any, out: Any) -> bool:
-    """Whether products can be divided by their factors: none is zero, tiny or infinite."""
+    """Whether products can be divided by their factors: none is zero, subnormal or infinite."""
     if type(x) is not np.ndarray or type(out) not in host_types or not out.size:
         return False
     sizes = abs(out)
@@ -43,7 +44,7 @@ def _is_regular(x: Any, out: Any) -> bool:
 
 
 def _others(x: Any, axes: tuple[int, ...], ct: Any = None) -> Any:
-    """For each element the product of all others over axes, times a cotangent of their product."""
+    """Compute for each element the product of all others over axes, times the cotangent ``ct``."""
     if len(axes) == 1:
         return _others_along(x, axes[0], ct)
     count = math.prod(x.shape[axis] for axis in axes)
@@ -53,27 +54,31 @@ def _others(x: Any, axes: tuple[int, ...], ct: Any = None) -> Any:
 
 
 def _others_along(x: Any, axis: int, ct: Any = None) -> Any:
-    """By halves: each element of one is multiplied with its fellow, and so with its others."""
+    """Compute the products of all others along one axis, in about ``log2(n)`` steps.
+
+    Elements are multiplied in pairs up to the whole product.  On the path back, the products of
+    others of a pair times one of its elements are those of the other element.
+    """
     levels = []
     while (n := x.shape[axis]) > 1:
         levels.append(x)
         half = n // 2
-        first, last = x[_places(axis, half)], x[_places(axis, n - half, None)]
-        middle = [x[_places(axis, half, n - half)]] if n % 2 else []
-        x = _joined([(first, last), *middle], axis)
+        first, last = x[_slice_along(axis, half)], x[_slice_along(axis, n - half, None)]
+        middle = [x[_slice_along(axis, half, n - half)]] if n % 2 else []
+        x = _concat_products([(first, last), *middle], axis)
     others = ones_like(x) if ct is None or not n else expand_dims(ct, axis)
     for x in reversed(levels):
         n = x.shape[axis]
         half = n // 2
-        first, last = x[_places(axis, half)], x[_places(axis, n - half, None)]
-        both = others[_places(axis, half)]
-        middle = [others[_places(axis, half, None)]] if n % 2 else []
-        others = _joined([(both, last), *middle, (both, first)], axis)
+        first, last = x[_slice_along(axis, half)], x[_slice_along(axis, n - half, None)]
+        paired = others[_slice_along(axis, half)]
+        middle = [others[_slice_along(axis, half, None)]] if n % 2 else []
+        others = _concat_products([(paired, last), *middle, (paired, first)], axis)
     return others
 
 
-def _joined(parts: list[Any], axis: int) -> Any:
-    """`concat` of arrays, and of products of pairs, which are computed where they belong."""
+def _concat_products(parts: list[Any], axis: int) -> Any:
+    """Concatenate arrays, and products of pairs, which are written into the result directly."""
     x, y = parts[0]
     if type(x) is not np.ndarray or type(y) is not np.ndarray:
         return concat([p[0] * p[1] if type(p) is tuple else p for p in parts], axis=axis)
@@ -81,27 +86,27 @@ def _joined(parts: list[Any], axis: int) -> Any:
     out = np.empty((*x.shape[:axis], sum(lengths), *x.shape[axis + 1 :]), x.dtype)
     start = 0
     for part, length in zip(parts, lengths, strict=True):
-        place = out[_places(axis, start, start := start + length)]
+        target = out[_slice_along(axis, start, start := start + length)]
         if type(part) is tuple:
-            np.multiply(part[0], part[1], out=place)
+            np.multiply(part[0], part[1], out=target)
         else:
-            place[...] = part
+            target[...] = part
     return out
 
 
-def _prod_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+def _prod_vjp(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     if not _is_regular(x, out):
         return _others(x, axes, ct)
     return _spread(ct, x.shape, axes) * (_spread(out, x.shape, axes) / x)
 
 
-def _multiplied(x: Any) -> Any:
+def _row_products(x: Any) -> Any:
     return x.prod(axis=(1,), keepdims=True)
 
 
 @opaque(
     x=(
-        _prod_pull,
+        _prod_vjp,
         lambda t, x, axes: _sum(t * _others(x, axes), axes=axes, keepdims=False),
     ),
     batch=shifted("axes"),
@@ -110,7 +115,7 @@ def _prod(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.size < _MANY:
         return np.multiply.reduce(x, axes)
     if xp is np and x.nbytes >= kernels.LEAST and x.dtype.char in "fd":
-        found = kernels.reduced("prod", _multiplied, axes, (x,))
+        found = kernels.reduced("prod", _row_products, axes, (x,))
         if found is not None:
             return found.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
     last = axes == tuple(range(x.ndim - len(axes), x.ndim))
@@ -121,7 +126,7 @@ def _prod(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 
 
 def _lanes(x: Any) -> Any:
-    """Fewer factors of the same product along the last axis: every so many multiplied."""
+    """Multiply elements at a fixed distance along the last axis, giving fewer factors."""
     n = x.shape[-1]
     count = min(_LANES, n // 8 | 1)
     whole = n - n % count
@@ -130,30 +135,31 @@ def _lanes(x: Any) -> Any:
     return lanes
 
 
+@public("fdbr.ops")
 @in_single
 def prod(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """The product over axes, or of all elements; its derivative is right at zeros too.
+    """The product over axes, or of all elements; its derivative holds at zeros too.
 
     >>> import fdbr, numpy as np
     >>> from fdbr import ops
     >>> fdbr.grad(ops.prod)(np.array([0.0, 2.0, 3.0]))
     array([6., 0., 0.])
     """
-    x = _factors(x, dtype)
+    x = _widened(x, dtype)
     axes = normalize_axes(axis, x.ndim, "prod")
-    out = _as(dtype, _prod(x, axes=axes))
+    out = _cast(dtype, _prod(x, axes=axes))
     return reshape(out, kept_shape(x.shape, axes)) if keepdims else out
 
 
-def _factors(x: Any, dtype: Any) -> Any:
-    """The factors of a product; small integers are widened, as NumPy does."""
+def _widened(x: Any, dtype: Any) -> Any:
+    """Convert the factors of a product to arrays; small integers are widened, as in NumPy."""
     x = asarray(x) if dtype is None else astype(asarray(x), dtype)
     if is_traced(x) and dtype is None and x.dtype.kind in "iub":
         return astype(x, result_type(x.dtype, "u8" if x.dtype.kind == "u" else "i8"))
     return x
 
 
-# --- running ones -------------------------------------------------------------------
+# --- cumulative sums and products -----------------------------------------------------
 
 
 @linear(
@@ -163,18 +169,18 @@ def _cumsum(xp: Any, x: Array, *, axis: int, reverse: bool) -> Array:
     return running_sum(xp, x, axis, reverse)
 
 
-def _earlier(x: Any, axis: int, first: Any, reverse: bool = False) -> Any:
-    """Shift along an axis by one, with a number in the place of the element that is missing."""
-    end = x[_places(axis, 1)]
+def _shifted(x: Any, axis: int, first: Any, reverse: bool = False) -> Any:
+    """Shift along an axis by one, and fill the free end with ``first``, 0 or 1."""
+    end = x[_slice_along(axis, 1)]
     filler = ones_like(end) if first else zeros_like(end)
     if reverse:
-        return concat([x[_places(axis, 1, None)], filler], axis=axis)
-    return concat([filler, x[_places(axis, -1)]], axis=axis)
+        return concat([x[_slice_along(axis, 1, None)], filler], axis=axis)
+    return concat([filler, x[_slice_along(axis, -1)]], axis=axis)
 
 
-def _recurrence_back(ct: Any, a: Any, axis: int, reverse: bool) -> Any:
-    """The cotangent of ``b``: the recurrence from the other end."""
-    return _recurrence(ct, _earlier(a, axis, 0, not reverse), axis=axis, reverse=not reverse)
+def _recurrence_vjp(ct: Any, a: Any, axis: int, reverse: bool) -> Any:
+    """Compute the cotangent of ``b``: the recurrence from the other end."""
+    return _recurrence(ct, _shifted(a, axis, 0, not reverse), axis=axis, reverse=not reverse)
 
 
 def _batch_recurrence(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -183,13 +189,13 @@ def _batch_recurrence(apply: Any, values: Any, batched: Any, size: int, params: 
 
 
 @opaque(
-    b=(_recurrence_back, lambda t, a, axis, reverse: _recurrence(t, a, axis=axis, reverse=reverse)),
+    b=(_recurrence_vjp, lambda t, a, axis, reverse: _recurrence(t, a, axis=axis, reverse=reverse)),
     a=(
         lambda ct, a, out, axis, reverse: (
-            _recurrence_back(ct, a, axis, reverse) * _earlier(out, axis, 0, reverse)
+            _recurrence_vjp(ct, a, axis, reverse) * _shifted(out, axis, 0, reverse)
         ),
         lambda t, a, out, axis, reverse: _recurrence(
-            t * _earlier(out, axis, 0, reverse), a, axis=axis, reverse=reverse
+            t * _shifted(out, axis, 0, reverse), a, axis=axis, reverse=reverse
         ),
     ),
     batch=_batch_recurrence,
@@ -198,26 +204,27 @@ def _recurrence(xp: Any, b: Array, a: Array, *, axis: int, reverse: bool) -> Arr
     return recurrence(xp, a, b, axis, reverse)
 
 
-def _cumprod_pull(ct: Any, x: Any, out: Any, axis: int) -> Any:
+def _cumprod_vjp(ct: Any, x: Any, out: Any, axis: int) -> Any:
     if _is_regular(x, out):
         return _cumsum(ct * out, axis=axis, reverse=True) / x
-    return _recurrence_back(ct, x, axis, False) * _earlier(out, axis, 1)
+    return _recurrence_vjp(ct, x, axis, False) * _shifted(out, axis, 1)
 
 
-def _cumprod_push(t: Any, x: Any, out: Any, axis: int) -> Any:
-    return _recurrence(t * _earlier(out, axis, 1), x, axis=axis, reverse=False)
+def _cumprod_jvp(t: Any, x: Any, out: Any, axis: int) -> Any:
+    return _recurrence(t * _shifted(out, axis, 1), x, axis=axis, reverse=False)
 
 
-@opaque(x=(_cumprod_pull, _cumprod_push), batch=shifted("axis"))
+@opaque(x=(_cumprod_vjp, _cumprod_jvp), batch=shifted("axis"))
 def _cumprod(xp: Any, x: Array, *, axis: int) -> Array:
     return running_product(xp, x, axis)
 
 
+@public("fdbr.ops")
 @in_single
 def cumulative_sum(
     x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """The running sum along an axis, which may be left out of a one-dimensional array.
+    """The cumulative sum along an axis, which need not be given for a one-dimensional array.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -227,24 +234,25 @@ def cumulative_sum(
     x = asarray(x) if dtype is None else astype(asarray(x), dtype)
     axis = _running_axis(x, axis, "cumulative_sum")
     out = _cumsum(x, axis=axis, reverse=False)
-    return _as(dtype, _with_initial(out, axis, 0) if include_initial else out)
+    return _cast(dtype, _with_initial(out, axis, 0) if include_initial else out)
 
 
+@public("fdbr.ops")
 @in_single
 def cumulative_prod(
     x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """The running product along an axis; its derivative is right at zeros too.
+    """The cumulative product along an axis; its derivative holds at zeros too.
 
     >>> import numpy as np
     >>> from fdbr import ops
     >>> ops.cumulative_prod(np.array([1.0, 2.0, 3.0]))
     array([1., 2., 6.])
     """
-    x = _factors(x, dtype)
+    x = _widened(x, dtype)
     axis = _running_axis(x, axis, "cumulative_prod")
     out = _cumprod(x, axis=axis)
-    return _as(dtype, _with_initial(out, axis, 1) if include_initial else out)
+    return _cast(dtype, _with_initial(out, axis, 1) if include_initial else out)
 
 
 def _running_axis(x: Any, axis: int | None, name: str) -> int:

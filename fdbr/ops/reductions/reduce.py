@@ -1,4 +1,4 @@
-"""Reductions: one number, or a running one, out of the elements along some axes."""
+"""Reductions of the elements along axes: sums, means, variances, extrema, counts."""
 
 import math
 from typing import Any
@@ -8,10 +8,11 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import constant, linear, opaque, shape_of, shifted
-from fdbr.ops.declare.large import by_rows, by_runs
-from fdbr.ops.declare.unbroadcast import accumulated, sum_of_rows
+from fdbr.ops.declare.large import by_rows, by_stages
+from fdbr.ops.declare.unbroadcast import accumulate, sum_of_rows
 from fdbr.ops.dtypes import (
     astype,
     float_dtype,
@@ -20,7 +21,7 @@ from fdbr.ops.dtypes import (
     is_traced,
 )
 from fdbr.ops.elementwise.arithmetic import sqrt
-from fdbr.ops.reductions.squared_error import is_long, squares_about_mean
+from fdbr.ops.reductions.squared_error import is_large, squares_about_mean
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import _broadcast_to, _reshape, reshape
 from fdbr.pytrees.dtypes import dtype_kind
@@ -40,9 +41,9 @@ __all__ = [
 ]
 
 Axis = int | tuple[int, ...] | None
-_LONG = 1 << 21  # bytes from which on a search is divided among threads
+_LONG = 1 << 21  # bytes from which on argmax and argmin are divided among threads
 
-# What NumPy's functions and methods call in the end.
+# The ufunc methods that NumPy's functions call; calling them directly saves their overhead.
 _add: Any = np.add.reduce
 _and: Any = np.logical_and.reduce
 _or: Any = np.logical_or.reduce
@@ -60,7 +61,7 @@ def _rest(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
-    """A reduction's cotangent, or value, repeated along the axes that were reduced."""
+    """Broadcast a reduction's cotangent, or value, along the axes that were reduced."""
     if len(axes) < len(shape):
         ct = _reshape(ct, to=kept_shape(shape, axes))
     return _broadcast_to(ct, to=shape)
@@ -73,7 +74,7 @@ def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     fresh=True,
 )
 def _sum(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
-    return accumulated(x, axes, keepdims)
+    return accumulate(x, axes, keepdims)
 
 
 def _batch_sum_of_rows(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -82,15 +83,16 @@ def _batch_sum_of_rows(apply: Any, values: Any, batched: Any, size: int, params:
 
 @linear(x=lambda ct, shape: _spread(ct, shape, (0,)), batch=_batch_sum_of_rows, fresh=True)
 def _sum_of_rows(xp: Any, x: Array) -> Array:
-    """The sum along the first axis, which brings a cotangent to an operand that was repeated."""
+    """The sum along the first axis, which is the transpose of broadcasting a row."""
     return sum_of_rows(x)
 
 
+@public("fdbr.ops")
 def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum over axes, or over all elements.
 
-    Integers and truth values add up in the default integer dtype, as in NumPy; floating
-    numbers in their own, those of 16 bits in float32.
+    Integers and booleans are summed in the default integer dtype, as in NumPy; floating numbers
+    in their own dtype; 16-bit floats in float32, and the sum is rounded once.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -101,11 +103,11 @@ def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = F
         x = asarray(x)
     if dtype is not None:
         x = astype(x, dtype)
-    return _as(dtype, _sum(x, axes=normalize_axes(axis, x.ndim, "sum"), keepdims=keepdims))
+    return _cast(dtype, _sum(x, axes=normalize_axes(axis, x.ndim, "sum"), keepdims=keepdims))
 
 
-def _as(dtype: Any, out: Any) -> Any:
-    """A result in the dtype asked for: NumPy makes small integers larger as it adds them up."""
+def _cast(dtype: Any, out: Any) -> Any:
+    """Cast a result to the requested dtype, as NumPy widens the sum of small integers."""
     return out if dtype is None or out.dtype == dtype else astype(out, dtype)
 
 
@@ -116,9 +118,10 @@ def _as(dtype: Any, out: Any) -> Any:
     fresh=True,
 )
 def _mean(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
-    return accumulated(x, axes, keepdims) / _count(x.shape, axes)
+    return accumulate(x, axes, keepdims) / _count(x.shape, axes)
 
 
+@public("fdbr.ops")
 @in_single
 def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The arithmetic mean over axes, or over all elements.
@@ -138,12 +141,13 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
     return math.prod([shape[i] for i in axes])
 
 
+@public("fdbr.ops")
 @in_single
 def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
     """The variance over axes: the mean squared distance from the mean.
 
-    The sum of squares is divided by ``n - correction``; where that is not positive there is no
-    variance, and the result is NaN or infinite, as NumPy's.
+    The sum of squares is divided by ``n - correction``; where that is not positive, the result is
+    NaN or infinite, as in NumPy.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -153,25 +157,30 @@ def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool
     x = asarray(x)
     axes = normalize_axes(axis, x.ndim, "var")
     x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
-    freedom = _count(x.shape, axes) - correction
-    freedom = freedom if freedom > 0 else 0
-    if is_long(x):
+    divisor = _count(x.shape, axes) - correction
+    divisor = divisor if divisor > 0 else 0
+    if is_large(x):
         squares = squares_about_mean(x, axes)
-        return (squares if keepdims else _reshape(squares, to=_rest(x.shape, axes))) / freedom
-    if type(x) is np.ndarray and x.ndim and dtype_kind(x.dtype) == "f":  # the same without detours
-        away = x - accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
-        away *= away
-        return accumulated(away, axes, keepdims) / freedom
-    away = x - _mean(x, axes=axes, keepdims=True)
-    squares = (away * away.conj()).real if is_complex(away) else away * away
-    return _sum(squares, axes=axes, keepdims=keepdims) / freedom
+        return (squares if keepdims else _reshape(squares, to=_rest(x.shape, axes))) / divisor
+    if (
+        type(x) is np.ndarray and x.ndim and dtype_kind(x.dtype) == "f"
+    ):  # the same with less overhead
+        deviation = x - accumulate(x, axes, keepdims=True) / _count(x.shape, axes)
+        deviation *= deviation
+        return accumulate(deviation, axes, keepdims) / divisor
+    deviation = x - _mean(x, axes=axes, keepdims=True)
+    squares = (
+        (deviation * deviation.conj()).real if is_complex(deviation) else deviation * deviation
+    )
+    return _sum(squares, axes=axes, keepdims=keepdims) / divisor
 
 
+@public("fdbr.ops")
 @in_single
 def std(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
     """The standard deviation over axes: the square root of the variance.
 
-    Its derivative where all elements are equal, a kink as that of a norm at zero, is 0.
+    Its derivative is 0 where all elements are equal, as that of a norm is at zero.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -182,23 +191,25 @@ def std(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool
 
 
 def root_of_variance(variance: Any) -> Any:
-    """The square root, with derivative 0 at 0."""
+    """The square root, whose derivative at 0 is taken as 0."""
     if not is_traced(variance):
         return sqrt(variance)
-    zero = astype(variance == 0, variance.dtype)  # 1 there, so that no slope is infinite
+    zero = astype(
+        variance == 0, variance.dtype
+    )  # add 1 where the variance is 0, so that no derivative is infinite
     return sqrt(variance + zero) - zero
 
 
 @in_single
-def _extreme_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    """The cotangent to where the extreme is; equal ones have equal shares."""
+def _extreme_vjp(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """Divide the cotangent equally among the elements that equal the extreme."""
     hit = astype(x == _spread(out, x.shape, axes), ct.dtype)
     return hit * _spread(ct / _sum(hit, axes=axes, keepdims=False), x.shape, axes)
 
 
 @in_single
-def _extreme_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    """The mean of the tangents of the elements that are the extreme."""
+def _extreme_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """Average the tangents of the elements that equal the extreme."""
     hit = astype(x == _spread(out, x.shape, axes), t.dtype)
     return _sum(hit * t, axes=axes, keepdims=False) / _sum(hit, axes=axes, keepdims=False)
 
@@ -211,22 +222,23 @@ def _smallest(axes: tuple[int, ...], x: Any) -> Any:
     return x.min(axis=axes, keepdims=True)
 
 
-@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="max", fresh=True)
+@opaque(x=(_extreme_vjp, _extreme_jvp), batch=shifted("axes"), fold="max", fresh=True)
 def _max(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
-        return by_runs(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
+        return by_stages(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
     return _largest_of(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
 
 
-@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="min", fresh=True)
+@opaque(x=(_extreme_vjp, _extreme_jvp), batch=shifted("axes"), fold="min", fresh=True)
 def _min(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
-        return by_runs(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
+        return by_stages(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
     return _smallest_of(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
 
 
+@public("fdbr.ops")
 def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The largest element over axes; elements that share it share the derivative equally.
+    """The largest element over axes; equal largest elements share the derivative equally.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -236,8 +248,9 @@ def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _extreme(_max, x, axis, keepdims, "max")
 
 
+@public("fdbr.ops")
 def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The smallest element over axes; elements that share it share the derivative equally.
+    """The smallest element over axes; equal smallest elements share the derivative equally.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -262,8 +275,8 @@ def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
     return reshape(out, (size, *(1,) * (x.ndim - 1))) if params["keepdims"] else out
 
 
-def _searched(search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
-    """A search of NumPy's along an axis, divided among threads where it takes long."""
+def _search(search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
+    """Call ``np.ndarray.argmax`` or ``argmin``, divided among threads if the array is large."""
     if axis is None or x.nbytes < _LONG:
         return search(x, axis, keepdims=keepdims)
     out = by_rows(lambda axes, x: search(x, axes[0], keepdims=True), (axis,), x, name=search)
@@ -273,17 +286,18 @@ def _searched(search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
 @constant(batch=_batch_arg, fresh=True, total=True)
 def _argmax(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
-        return _searched(np.ndarray.argmax, x, axis, keepdims)
+        return _search(np.ndarray.argmax, x, axis, keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
 @constant(batch=_batch_arg, fresh=True, total=True)
 def _argmin(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
-        return _searched(np.ndarray.argmin, x, axis, keepdims)
+        return _search(np.ndarray.argmin, x, axis, keepdims)
     return xp.argmin(x, axis=axis, keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the first largest element along an axis, or of the flattened array.
 
@@ -297,6 +311,7 @@ def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
     return _argmax(x, axis=axis, keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the first smallest element along an axis, or of the flattened array.
 
@@ -334,6 +349,7 @@ def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) 
     return hits.sum(axis=axes, keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether every element along axes is true.
 
@@ -346,8 +362,9 @@ def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _all(x, axes=normalize_axes(axis, x.ndim, "all"), keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """Whether an element along axes is true.
+    """Whether any element along axes is true.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -358,6 +375,7 @@ def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _any(x, axes=normalize_axes(axis, x.ndim, "any"), keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The number of elements along axes that are not zero.
 

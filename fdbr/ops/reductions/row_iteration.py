@@ -1,7 +1,7 @@
-"""NumPy's functions on long rows that do not lie in one row in memory.
+"""NumPy's functions on arrays whose long rows are contiguous, but not adjacent in memory.
 
-NumPy gathers the elements of several such rows in buffers, of 8,192 elements, which takes longer
-than the arithmetic: where a buffer does not hold two rows, it goes through them where they lie.
+NumPy copies the elements of several such rows to a buffer of 8,192 elements, which takes longer
+than the arithmetic.  If a buffer does not hold two rows, NumPy iterates over the rows in place.
 """
 
 import contextlib
@@ -15,21 +15,21 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import Array
 
-__all__ = ["multiplied", "where_they_lie"]
+__all__ = ["broadcast_product", "unbuffered_rows"]
 
-_LONG = 1 << 8  # elements of a row, from which on the buffers cost more than they save
-_LARGE = 1 << 14  # elements of a product, from which on it matters how NumPy goes through rows
-_FEW = 1 << 2  # part of the product's elements that are copied to have long rows
+_LONG = 1 << 8  # elements of a row, from which on buffers cost more than they save
+_LARGE = 1 << 14  # elements of a product, below which the iteration order does not matter
+_FEW = 1 << 2  # factors are copied to get long rows if they have at most 1/4 of the product's size
 
 
 @contextlib.contextmanager
-def where_they_lie(row: int) -> Iterator[None]:
-    """Have NumPy's functions go through rows of so many elements without buffers.
+def unbuffered_rows(row: int) -> Iterator[None]:
+    """Make NumPy's functions iterate over rows of ``row`` elements without buffers.
 
-    It changes nothing in their results, if these have the dtype of the operands.
+    Results do not change, if they have the dtype of the operands.
 
     >>> x = np.arange(2000.0).reshape(2, 1000)
-    >>> with where_they_lie(999):
+    >>> with unbuffered_rows(999):
     ...     y = x[:, 1:] - x[:, :-1]
     >>> y.min(), y.max(), np.getbufsize()
     (np.float64(1.0), np.float64(1.0), 8192)
@@ -37,17 +37,17 @@ def where_they_lie(row: int) -> Iterator[None]:
     if row < _LONG:
         yield
         return
-    before = np.setbufsize(min(row // 16 * 16, 8192))  # NumPy takes multiples of 16
+    old_size = np.setbufsize(min(row // 16 * 16, 8192))  # NumPy takes multiples of 16
     try:
         yield
     finally:
-        np.setbufsize(before)
+        np.setbufsize(old_size)
 
 
-def multiplied(x: Array, y: Array) -> Any:
-    """``x * y`` of arrays of one rank that broadcast, as an outer product's factors.
+def broadcast_product(x: Array, y: Array) -> Any:
+    """Compute ``x * y`` of arrays of one rank that broadcast, as the factors of an outer product.
 
-    Of short rows several are made one, where that takes few copies of factors.
+    Several short rows are merged into one, if that copies few elements of the factors.
     """
     if x.dtype != y.dtype or not x.ndim or (x.size * y.size < _LARGE):
         return x * y
@@ -62,8 +62,8 @@ def multiplied(x: Array, y: Array) -> Any:
         axis -= 1
         row *= shape[axis]
     if axis < len(shape) - 1:
-        whole = [math.prod(part.shape[:axis]) * row for part in (x, y)]
-        if size < _LARGE or sum(whole) * _FEW > size:
+        copied = [math.prod(part.shape[:axis]) * row for part in (x, y)]
+        if size < _LARGE or sum(copied) * _FEW > size:
             return x * y
         x, y = (
             np.broadcast_to(part, part.shape[:axis] + shape[axis:]).reshape(*part.shape[:axis], row)
@@ -73,5 +73,5 @@ def multiplied(x: Array, y: Array) -> Any:
         found = kernels.elementwise(operator.mul, operator.mul, (x, y))
         if found is not None:
             return found.reshape(shape)
-    with where_they_lie(row):
+    with unbuffered_rows(row):
         return (x * y).reshape(shape)

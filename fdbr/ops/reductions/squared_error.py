@@ -1,7 +1,7 @@
-"""Sums of squared distances of large arrays: what variances and squared errors are made of.
+"""Sums of squared differences of large arrays, for variances and squared errors.
 
-Composed of subtraction, multiplication and sum they are the same, with a pass over memory for each
-of these and of their derivatives.
+The composition of subtraction, multiplication and sum gives the same, but passes over memory once
+for each of them and of their derivatives.
 """
 
 import math
@@ -12,14 +12,14 @@ from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise, opaque, shifted
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.declare.large import by_rows
-from fdbr.ops.declare.unbroadcast import accumulated
+from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.elementwise.arithmetic import negative
 
-__all__ = ["is_long", "squared_distance", "squares_about_mean"]
+__all__ = ["is_large", "squared_distance", "squares_about_mean"]
 
 
-def is_long(x: Array) -> bool:
-    """Whether the passes over an array of real floating numbers tell."""
+def is_large(x: Array) -> bool:
+    """Whether an array of real floating numbers is so large that passes over memory dominate."""
     return x.dtype.char in "fd" and x.nbytes >= kernels.LEAST
 
 
@@ -36,12 +36,12 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 
 
 def _squares(axes: tuple[int, ...], x: Any, y: Any) -> Any:
-    away = x - y
-    return accumulated(away * away, axes, keepdims=True)
+    deviation = x - y
+    return accumulate(deviation * deviation, axes, keepdims=True)
 
 
-def _distance_push(t: Any, x: Any, y: Any, axes: tuple[int, ...]) -> Any:
-    return accumulated(_scaled_distance(x, y, 2 * t), axes, keepdims=True)
+def _distance_jvp(t: Any, x: Any, y: Any, axes: tuple[int, ...]) -> Any:
+    return accumulate(_scaled_distance(x, y, 2 * t), axes, keepdims=True)
 
 
 def _batch_pair(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -51,8 +51,11 @@ def _batch_pair(apply: Any, values: Any, batched: Any, size: int, params: Any) -
 
 @opaque(
     first=lambda ct, x, y: _scaled_distance(x, y, 2 * ct),
-    x=(lambda slope: slope, _distance_push),
-    y=(lambda slope: negative(slope), lambda t, x, y, axes: -_distance_push(t, x, y, axes)),
+    x=(lambda derivative: derivative, _distance_jvp),
+    y=(
+        lambda derivative: negative(derivative),
+        lambda t, x, y, axes: -_distance_jvp(t, x, y, axes),
+    ),
     batch=_batch_pair,
 )
 def _squared_distance(xp: Any, x: Array, y: Array, *, axes: tuple[int, ...]) -> Array:
@@ -60,35 +63,35 @@ def _squared_distance(xp: Any, x: Array, y: Array, *, axes: tuple[int, ...]) -> 
 
 
 def squared_distance(x: Array, y: Array, axes: tuple[int, ...]) -> Any:
-    """The sum of ``(x - y)**2`` over axes, which stay; of arrays of one shape and dtype."""
+    """Sum ``(x - y)**2`` over axes, kept with length 1; arrays have one shape and dtype."""
     return _squared_distance(x, y, axes=axes)
 
 
 # --- from the mean ------------------------------------------------------------------
 
 
-def _about_mean_pull(cts: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    by_square, by_mean = cts
+def _about_mean_vjp(cts: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    ct_square, ct_mean = cts
     total = None
-    if by_square is not None:
-        total = _scaled_distance(x, out[1], 2 * by_square)
-    if by_mean is not None:
-        term = by_mean / _count(x.shape, axes)
+    if ct_square is not None:
+        total = _scaled_distance(x, out[1], 2 * ct_square)
+    if ct_mean is not None:
+        term = ct_mean / _count(x.shape, axes)
         total = term + 0 * x if total is None else total + term
     return total
 
 
-def _about_mean_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    square = accumulated(_scaled_distance(x, out[1], 2 * t), axes, keepdims=True)
-    return square, accumulated(t, axes, keepdims=True) / _count(x.shape, axes)
+def _about_mean_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    square = accumulate(_scaled_distance(x, out[1], 2 * t), axes, keepdims=True)
+    return square, accumulate(t, axes, keepdims=True) / _count(x.shape, axes)
 
 
-@opaque(x=(_about_mean_pull, _about_mean_push), batch=shifted("axes"))
+@opaque(x=(_about_mean_vjp, _about_mean_jvp), batch=shifted("axes"))
 def _about_mean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
-    mean = accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
+    mean = accumulate(x, axes, keepdims=True) / _count(x.shape, axes)
     return by_rows(_squares, axes, x, mean), mean
 
 
 def squares_about_mean(x: Array, axes: tuple[int, ...]) -> Any:
-    """The sum of squared distances from the mean over axes, which stay."""
+    """Sum squared deviations from the mean over axes, kept with length 1."""
     return _about_mean(x, axes=axes)[0]

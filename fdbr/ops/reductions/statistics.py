@@ -1,4 +1,4 @@
-"""Medians and quantiles: what stands at some place of the sorted elements, or between two."""
+"""Medians and quantiles, from the sorted elements."""
 
 import math
 from typing import Any, Literal
@@ -6,6 +6,7 @@ from typing import Any, Literal
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.core.tracer import whole
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short, is_traced, result_type
 from fdbr.ops.elementwise.arithmetic import clip, floor, remainder
@@ -36,21 +37,22 @@ Method = Literal[
     "normal_unbiased",
 ]
 _METHODS: tuple[str, ...] = Method.__args__  # type: ignore[attr-defined]
-_OF_ELEMENTS = frozenset({"lower", "higher", "nearest", "inverted_cdf", "closest_observation"})
-"""Those that give elements, and nothing between them: integers stay integers."""
+_SELECTING = frozenset({"lower", "higher", "nearest", "inverted_cdf", "closest_observation"})
+"""Methods that return elements, without interpolation: integers stay integers."""
 
 
+@public("fdbr.ops")
 @where_it_lies
 def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The middle one of the sorted elements over axes, or the mean of the middle two.
+    """The median over axes: the middle one of the sorted elements, or the mean of the middle two.
 
-    Its derivative is that of the element, or half that of each of the two; of equal elements
-    those that come first count as smaller.  The median of elements with NaN among them is NaN.
+    Its derivative is 1 in the middle element, or 1/2 in each of the two; among equal elements,
+    the first counts as the smallest.  If an element is NaN, the median is NaN.
 
     Raises
     ------
     ValueError
-        If there is no element, or no such axis.
+        If there is no element, or the axis does not exist.
     TypeError
         If ``x`` is complex.
 
@@ -59,7 +61,7 @@ def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> ops.median(np.array([3.0, 1.0, 2.0, 10.0]))
     np.float64(2.5)
     """
-    flat, axes, shape = _in_front(x, axis, "fdbr.ops.median")
+    flat, axes, shape = _axes_first(x, axis, "fdbr.ops.median")
     n = flat.shape[0]
     ranks = ((n - 1) // 2, n // 2, n - 1)
     if is_traced(flat):
@@ -74,15 +76,16 @@ def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return reshape(out, kept_shape(shape, axes)) if keepdims else out
 
 
+@public("fdbr.ops")
 @where_it_lies
 def quantile(
     x: Array, q: Array, /, *, axis: Axis = None, method: Method = "linear", keepdims: bool = False
 ) -> Array:
-    """The values below which parts ``q`` of the elements over axes lie.
+    """The quantiles of the elements over axes: the values below which fractions ``q`` of them lie.
 
-    The sorted elements stand at the places ``0, 1/(n-1), …, 1``.  The derivative in ``x`` is that
-    of the elements next to ``q``; that in ``q``, with method ``"linear"``, is the slope between
-    them.
+    The sorted elements are at the positions ``0, 1/(n-1), …, 1``.  The derivative in ``x`` is that
+    of the interpolation between the elements next to ``q``; that in ``q``, with method
+    ``"linear"``, is the slope of the line between them.
 
     Parameters
     ----------
@@ -91,12 +94,12 @@ def quantile(
     q
         Numbers from 0 to 1, of any shape.
     axis
-        Over which axes; by default over all.
+        The axes to reduce; all by default.
     method
-        What stands between two elements: ``"linear"``, the straight line; ``"lower"`` or
+        The value between two elements: ``"linear"``, on the straight line; ``"lower"`` or
         ``"higher"``, one of them; ``"nearest"``; ``"midpoint"``, their mean; or another of the
         nine definitions of Hyndman and Fan ("Sample quantiles in statistical packages", 1996)
-        under NumPy's names, of which some have the elements at other places.
+        under NumPy's names, some of which put the elements at other positions.
     keepdims
         Whether the axes are kept with length 1.
 
@@ -108,7 +111,7 @@ def quantile(
     Raises
     ------
     ValueError
-        If there is no element or axis, ``q`` is not within 0 and 1, or the method is none.
+        If there is no element, the axis or method does not exist, or ``q`` is not in [0, 1].
     TypeError
         If ``x`` is complex.
 
@@ -117,10 +120,10 @@ def quantile(
     >>> ops.quantile(np.array([0.0, 1.0, 4.0]), np.array([0.25, 1.0]))
     array([0.5, 4. ])
     """
-    return parted("fdbr.ops.quantile", x, q, axis=axis, method=method, keepdims=keepdims)
+    return quantile_of("fdbr.ops.quantile", x, q, axis=axis, method=method, keepdims=keepdims)
 
 
-def parted(
+def quantile_of(
     name: str,
     x: Array,
     q: Array,
@@ -131,46 +134,48 @@ def parted(
     weights: Any = None,
     numbers_only: bool = False,
 ) -> Any:
-    """`quantile`, of weighted elements, or of those that are not NaN; ``name`` is for messages."""
+    """Compute `quantile`, with weights, or without NaN; ``name`` is the function in messages."""
     if method not in _METHODS:
         raise ValueError(f"{name}: method is {method!r}, not one of {_METHODS}")
     x = asarray(x)
-    if is_short(x):  # places are too large for it, and parts too fine
+    if is_short(x):  # 16 bits are too few for positions and fractions
         options = {"axis": axis, "method": method, "keepdims": keepdims, "weights": weights}
-        beside = [] if method in _OF_ELEMENTS else [q if hasattr(q, "dtype") else 0.5]
+        beside = [] if method in _SELECTING else [q if hasattr(q, "dtype") else 0.5]
         dtype = result_type(x, *beside)
         x, q = astype(x, "float32"), astype(q, "float32") if is_short(q) else q
-        return astype(parted(name, x, q, **options, numbers_only=numbers_only), dtype)
+        return astype(quantile_of(name, x, q, **options, numbers_only=numbers_only), dtype)
     if (
         weights is None
-        and method not in _OF_ELEMENTS
+        and method not in _SELECTING
         and dtype_kind(x.dtype) in "iu"
         and not is_number(q)
         and dtype_kind(getattr(q, "dtype", None)) == "f"
     ):
         dtype = result_type(x, q)
-        if dtype != float_dtype(x):  # its elements become of the dtype of ``q``, rounded once
+        if dtype != float_dtype(
+            x
+        ):  # compute in float64, and round the result to the dtype of ``q`` once
             options = {"axis": axis, "method": method, "keepdims": keepdims}
-            return astype(parted(name, astype(x, float_dtype(x)), q, **options), dtype)
+            return astype(quantile_of(name, astype(x, float_dtype(x)), q, **options), dtype)
     if weights is None:
-        ordered, axes, shape = _ordered(x, axis, name, method in _OF_ELEMENTS)
+        ordered, axes, shape = _ordered(x, axis, name, method in _SELECTING)
     else:
-        ordered, weights, axes, shape = _weighed(name, x, weights, axis, method)
-    q = _parts(name, q, ordered)
+        ordered, weights, axes, shape = _sorted_with_weights(name, x, weights, axis, method)
+    q = _probabilities(name, q, ordered)
     spread = reshape(q, (*q.shape, *(1,) * (ordered.ndim - 1)))
-    none = isnan(ordered)
+    nan_mask = isnan(ordered)
     if weights is not None:
-        weights = where(none, 0, weights) if numbers_only else weights
-        out = _of_weight(ordered, weights, spread)
+        weights = where(nan_mask, 0, weights) if numbers_only else weights
+        out = _weighted_quantile(ordered, weights, spread)
     else:
-        n = sum(astype(~none, q.dtype), axis=0) if numbers_only else ordered.shape[0]
+        n = sum(astype(~nan_mask, q.dtype), axis=0) if numbers_only else ordered.shape[0]
         out = _between(ordered, n, spread, method)
-    spoilt = none.all(axis=0) if numbers_only else none[-1]
-    out = plain(where(spoilt, math.nan, out) if dtype_kind(out.dtype) == "f" else out)
+    is_nan = nan_mask.all(axis=0) if numbers_only else nan_mask[-1]
+    out = plain(where(is_nan, math.nan, out) if dtype_kind(out.dtype) == "f" else out)
     return reshape(out, (*q.shape, *kept_shape(shape, axes))) if keepdims else out
 
 
-_LINES = {  # of the methods that join the elements by lines: where the places begin and end
+_POSITIONS = {  # interpolating methods: the offsets of the first and the last element's position
     "interpolated_inverted_cdf": (0, 1),
     "hazen": (1 / 2, 1 / 2),
     "weibull": (0, 0),
@@ -181,16 +186,18 @@ _LINES = {  # of the methods that join the elements by lines: where the places b
 
 
 def _between(ordered: Any, n: Any, q: Any, method: str) -> Any:
-    """The quantiles ``q`` of the first ``n`` sorted elements along the first axis."""
+    """Compute the quantiles ``q`` of the first ``n`` sorted elements along the first axis."""
     if method in ("inverted_cdf", "averaged_inverted_cdf"):
-        place = n * q - 1
+        position = n * q - 1
     elif method == "closest_observation":
-        place = n * q - 1.5
+        position = n * q - 1.5
     else:
-        first, last = _LINES.get(method, (1, 1))
-        place = (n - 1) * q if first == last == 1 else n * q + (first + q * (1 - first - last)) - 1
-    low = floor(place)
-    share = place - low
+        first, last = _POSITIONS.get(method, (1, 1))
+        position = (
+            (n - 1) * q if first == last == 1 else n * q + (first + q * (1 - first - last)) - 1
+        )
+    low = floor(position)
+    share = position - low
     if method == "lower":
         share = 0 * share
     elif method in ("higher", "inverted_cdf"):
@@ -203,20 +210,23 @@ def _between(ordered: Any, n: Any, q: Any, method: str) -> Any:
         share = where(logical_or(share > 0.5, (share == 0.5) & _is_odd(low)), 1.0, 0 * share)
     elif method == "closest_observation":
         share = where((share == 0) & _is_odd(low), 0.0, 1.0 + 0 * share)
-    below, above = (_taken(ordered, clip(k, 0, n - 1)) for k in (low, low + 1))
-    if method in _OF_ELEMENTS:
+    below, above = (_take(ordered, clip(k, 0, n - 1)) for k in (low, low + 1))
+    if method in _SELECTING:
         return where(share == 0, below, above)
-    width = above - below  # as NumPy counts from the nearer one, which tells beside infinities
+    # NumPy interpolates from the nearer element, which makes a difference beside infinities.
+    width = above - below
     line = where(share < 0.5, below + width * share, above - width * (1 - share))
-    return line if method in _LINES else where(share == 0, below, where(share == 1, above, line))
+    return (
+        line if method in _POSITIONS else where(share == 0, below, where(share == 1, above, line))
+    )
 
 
 def _is_odd(x: Any) -> Any:
     return remainder(x, 2) == 1
 
 
-def _taken(ordered: Any, places: Any) -> Any:
-    """The elements at places along the first axis, which may have further axes in front."""
+def _take(ordered: Any, places: Any) -> Any:
+    """Take elements at positions along the first axis; positions may have further leading axes."""
     places = astype(places, int)
     rest = tuple(ordered.shape[1:])
     front = tuple(places.shape[: places.ndim - len(rest)])
@@ -224,10 +234,10 @@ def _taken(ordered: Any, places: Any) -> Any:
     return reshape(take_along_axis(ordered, rows, axis=0), (*front, *rest))
 
 
-def _weighed(
+def _sorted_with_weights(
     name: str, x: Any, weights: Any, axis: Axis, method: str
 ) -> tuple[Any, Any, tuple[int, ...], tuple[int, ...]]:
-    """The elements sorted along a first axis, their weights, the axes, and the whole shape."""
+    """Return the elements sorted along a first axis, their weights, the axes, and the shape."""
     if method != "inverted_cdf":
         raise ValueError(f"{name}: weights are for method='inverted_cdf' alone, not {method!r}")
     x, weights = arrays(x, weights)
@@ -243,29 +253,32 @@ def _weighed(
         weights = broadcast_to(weights, x.shape)
     if bool(any(whole(weights) < 0)):
         raise ValueError(f"{name}: weights must not be negative")
-    flat, axes, shape = _in_front(x, axis, name, True)
+    flat, axes, shape = _axes_first(x, axis, name, True)
     order = argsort(flat, axis=0)
-    weights = take_along_axis(_in_front(weights, axis, name, True)[0], order, axis=0)
+    weights = take_along_axis(_axes_first(weights, axis, name, True)[0], order, axis=0)
     return take_along_axis(flat, order, axis=0), weights, axes, shape
 
 
-def _of_weight(ordered: Any, weights: Any, q: Any) -> Any:
-    """The first elements up to which the parts ``q`` of the weight lie; those of none never."""
-    upto = cumulative_sum(astype(weights, float), axis=0)
-    total = upto[-1]
-    upto = where(upto == 0, -1.0, upto / where(total == 0, 1, total))
-    place = q.ndim - ordered.ndim + 1
-    before = sum(astype(upto < expand_dims(q, axis=place), int), axis=place)
-    return _taken(ordered, clip(before, 0, ordered.shape[0] - 1))
+def _weighted_quantile(ordered: Any, weights: Any, q: Any) -> Any:
+    """Find the first elements up to which a fraction ``q`` of the weight lies.
+
+    Elements before the first positive weight are never chosen.
+    """
+    cumulative = cumulative_sum(astype(weights, float), axis=0)
+    total = cumulative[-1]
+    cumulative = where(cumulative == 0, -1.0, cumulative / where(total == 0, 1, total))
+    position = q.ndim - ordered.ndim + 1
+    before = sum(astype(cumulative < expand_dims(q, axis=position), int), axis=position)
+    return _take(ordered, clip(before, 0, ordered.shape[0] - 1))
 
 
 def plain(out: Any) -> Any:
-    """A result without dimensions as a scalar, where its array module has any."""
+    """Convert a zero-dimensional result to a scalar, if its array module has scalars."""
     return out if out.ndim else out[()]
 
 
-def _parts(name: str, q: Any, ordered: Any) -> Any:
-    """The parts as an array; Python numbers among them are weak, as everywhere."""
+def _probabilities(name: str, q: Any, ordered: Any) -> Any:
+    """Convert ``q`` to an array and check it; Python numbers are weakly typed."""
     weak = is_number(q) or not hasattr(q, "dtype")
     q = arrays(ordered, q)[1]
     if weak or dtype_kind(q.dtype) != "f":
@@ -276,14 +289,14 @@ def _parts(name: str, q: Any, ordered: Any) -> Any:
     return q
 
 
-def _in_front(
-    x: Any, axis: Axis, name: str, as_they_are: bool = False
+def _axes_first(
+    x: Any, axis: Axis, name: str, keep_dtype: bool = False
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """The elements over some axes along a first one; the axes, and the whole shape."""
+    """Return the elements with ``axis`` merged into a first axis, the axes, and the shape."""
     x = asarray(x)
     if x.dtype.kind == "c":
         raise TypeError(f"{name}: complex numbers have no order, but x is {describe(x)}")
-    x = x if as_they_are or dtype_kind(x.dtype) == "f" else astype(x, float_dtype(x))
+    x = x if keep_dtype or dtype_kind(x.dtype) == "f" else astype(x, float_dtype(x))
     axes = normalize_axes(axis, x.ndim, name.rpartition(".")[2])
     count = math.prod([x.shape[i] for i in axes])
     if not count:
@@ -295,9 +308,9 @@ def _in_front(
 
 
 def _ordered(
-    x: Any, axis: Axis, name: str, as_they_are: bool
+    x: Any, axis: Axis, name: str, keep_dtype: bool
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """The elements over some axes, sorted along a first axis; the axes, and the whole shape."""
-    flat, axes, shape = _in_front(x, axis, name, as_they_are)
-    # Of equal elements the first counts as smaller where that tells in a derivative.
+    """Return the elements sorted along a first axis, the axes, and the shape."""
+    flat, axes, shape = _axes_first(x, axis, name, keep_dtype)
+    # With derivatives the order of equal elements matters: the first counts as smaller.
     return sort(flat, axis=0, stable=is_traced(flat)), axes, shape

@@ -1,1 +1,1 @@
-"""Operations that make arrays and rearrange their elements."""
+"""Operations that create arrays and rearrange their elements."""

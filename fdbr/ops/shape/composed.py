@@ -1,4 +1,4 @@
-"""Arrays taken apart and put together by small compositions: parts, weighted means, strides."""
+"""Functions composed of a few operations: splitting, weighted means, interpolation, strides."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, index, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import fit
 from fdbr.ops.devices import beside
@@ -22,6 +23,7 @@ from fdbr.ops.shape.manipulation import permute_dims, reshape
 __all__ = ["as_strided", "average", "lerp", "rsqrt", "split", "sum_to"]
 
 
+@public("fdbr.ops")
 def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Any]:
     """The parts of an array along an axis, as `numpy.split`.
 
@@ -30,14 +32,14 @@ def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) 
     x
         An array.
     indices_or_sections
-        The number of parts, all of one length; or where parts but the first begin.
+        The number of parts of equal length, or the indices at which a new part begins.
     axis
         The axis that is divided.
 
     Raises
     ------
     ValueError
-        If the axis does not divide into so many parts, or there is none.
+        If the axis cannot be divided into that many equal parts, or does not exist.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -47,8 +49,8 @@ def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) 
     [array([0]), array([1, 2, 3])]
     """
     x = asarray(x)
-    place = normalize_axis(axis, x.ndim, "split")
-    length = x.shape[place]
+    position = normalize_axis(axis, x.ndim, "split")
+    length = x.shape[position]
     if isinstance(indices_or_sections, list | tuple | np.ndarray):
         inner = [index(i) for i in indices_or_sections]
     else:
@@ -56,15 +58,16 @@ def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) 
         if length % count:
             raise ValueError(
                 f"fdbr.ops.split: axis {axis} of x {describe(x)} does not divide into {count} "
-                "parts of one length; tell where they begin"
+                "parts of equal length; give the indices at which they begin"
             )
         inner = list(range(length // count, length, max(length // count, 1)))
         inner = inner if length else [0] * (count - 1)
-    before = (slice(None),) * place
+    before = (slice(None),) * position
     bounds = [0, *inner, length]
     return [x[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
 
 
+@public("fdbr.ops")
 @in_single
 def average(
     x: Array,
@@ -74,7 +77,7 @@ def average(
     *,
     keepdims: bool = False,
 ) -> Any:
-    """The mean over axes, in which elements may have weights, as `numpy.average`.
+    """The mean over axes, optionally weighted, as `numpy.average`.
 
     ``sum(weights * x) / sum(weights)``.
 
@@ -85,10 +88,10 @@ def average(
     axis
         An axis or several; all of them by default.
     weights
-        Numbers of the shape of ``x``, or of its lengths along the axes, in the order in which
-        these are named; all the same by default.
+        Numbers of the shape of ``x``, or of its lengths along the axes, in the order of ``axis``;
+        all equal by default.
     keepdims
-        Whether the axes stay, with length 1.
+        Whether to keep the axes with length 1.
 
     Raises
     ------
@@ -118,8 +121,9 @@ def average(
     return _sum(x * weights, axis=axes, keepdims=keepdims) / total
 
 
+@public("fdbr.ops")
 def lerp(start: Array, end: Array, weight: Array, /) -> Any:
-    """Numbers between two others: ``start + weight * (end - start)``; all three broadcast.
+    """Interpolate linearly: ``start + weight * (end - start)``, where all three broadcast.
 
     Chainer's ``linear_interpolate(p, x, y)`` is ``lerp(y, x, p)``.
 
@@ -134,8 +138,9 @@ def lerp(start: Array, end: Array, weight: Array, /) -> Any:
     return rounded_like(start + weight * (end - start), *given)
 
 
+@public("fdbr.ops")
 def rsqrt(x: Array, /) -> Any:
-    """``1 / sqrt(x)``.
+    """The reciprocal square root ``1 / sqrt(x)``.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -145,8 +150,9 @@ def rsqrt(x: Array, /) -> Any:
     return 1 / sqrt(floating(x))
 
 
+@public("fdbr.ops")
 def sum_to(x: Array, /, shape: int | Sequence[int]) -> Any:
-    """The sum of what broadcasting repeats: the transpose of `broadcast_to`.
+    """Sum an array to a shape that broadcasts to its own: the transpose of `broadcast_to`.
 
     Parameters
     ----------
@@ -158,7 +164,7 @@ def sum_to(x: Array, /, shape: int | Sequence[int]) -> Any:
     Raises
     ------
     ValueError
-        If it does not.
+        If ``shape`` does not broadcast to that of ``x``.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -178,17 +184,17 @@ def sum_to(x: Array, /, shape: int | Sequence[int]) -> Any:
     return x if to == x.shape else fit(x, (to, x.dtype))
 
 
+@public("fdbr.ops")
 def as_strided(
     x: Array,
     shape: Sequence[int],
     strides: Sequence[int],
     storage_offset: int = 0,
 ) -> Any:
-    """Elements in steps through an array, which may be taken several times.
+    """Gather elements at regular steps, as PyTorch's `as_strided` of a row-major array.
 
-    ``out[i, j, ...] = reshape(x, -1)[storage_offset + i * strides[0] + j * strides[1] + ...]``,
-    as in PyTorch and Chainer, of an array whose elements lie in row-major order: strides count
-    elements, and the result is no view.
+    ``out[i, j, ...] = reshape(x, -1)[storage_offset + i * strides[0] + j * strides[1] + ...]``.
+    Strides count elements, and may repeat elements; the result is a copy, not a view.
 
     Parameters
     ----------
@@ -199,12 +205,12 @@ def as_strided(
     strides
         A step for each axis.
     storage_offset
-        Where the first element lies.
+        The index of the first element.
 
     Raises
     ------
     ValueError
-        If there are not as many strides as axes, or they lead out of the array.
+        If ``shape`` and ``strides`` differ in length, or an index is out of bounds.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -227,9 +233,9 @@ def as_strided(
             f"{name}: shape {lengths} and strides {steps} lead to elements {low} to {high} of x "
             f"{describe(x)}, which has {x.size}"
         )
-    places = np.full(lengths, first)
+    indices = np.full(lengths, first)
     for axis, (step, n) in enumerate(zip(steps, lengths, strict=True)):
         tail = (1,) * (len(lengths) - axis - 1)
-        places = places + (step * np.arange(n)).reshape(n, *tail)
+        indices = indices + (step * np.arange(n)).reshape(n, *tail)
     flat = reshape(x, -1)
-    return reshape(take(flat, beside(places.reshape(-1), flat), axis=0), lengths)
+    return reshape(take(flat, beside(indices.reshape(-1), flat), axis=0), lengths)

@@ -1,4 +1,4 @@
-"""New arrays."""
+"""Functions that create arrays."""
 
 import numbers
 from typing import Any
@@ -10,11 +10,12 @@ from fdbr.core import array_modules
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, integer, number_types
+from fdbr.errors.public import public
 from fdbr.ops.declare import constant, dtype_of
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.shape.iota import counted
+from fdbr.ops.shape.iota import apply_to_iota
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
@@ -33,8 +34,9 @@ __all__ = [
 ]
 
 
+@public("fdbr.ops")
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """An array of zeros; float64 unless a dtype is given.
+    """An array of zeros, of dtype float64 by default.
 
     >>> from fdbr import ops
     >>> ops.zeros(2)
@@ -43,8 +45,9 @@ def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return array_modules.module_for(device).zeros(shape, dtype=dtype or float)
 
 
+@public("fdbr.ops")
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """An array of ones; float64 unless a dtype is given.
+    """An array of ones, of dtype float64 by default.
 
     >>> from fdbr import ops
     >>> ops.ones(2)
@@ -56,8 +59,9 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return xp.ones(shape, dtype=dtype or float)
 
 
+@public("fdbr.ops")
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """An array whose elements are not set; float64 unless a dtype is given.
+    """An uninitialized array, of dtype float64 by default.
 
     >>> from fdbr import ops
     >>> ops.empty((2, 3)).shape
@@ -66,15 +70,16 @@ def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return array_modules.module_for(device).empty(shape, dtype=dtype or float)
 
 
+@public("fdbr.ops")
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """An array filled with one value, in its dtype unless another is given.
+    """An array filled with one value, by default in its dtype.
 
     >>> from fdbr import ops
     >>> ops.full(2, 7.0)
     array([7., 7.])
     """
     if isinstance(fill_value, Tracer):
-        from fdbr.ops.shape.manipulation import broadcast_to  # it is built on this module
+        from fdbr.ops.shape.manipulation import broadcast_to  # manipulation imports this module
 
         value = fill_value if dtype is None else astype(fill_value, dtype)
         single = isinstance(shape, int) or getattr(shape, "ndim", 1) == 0
@@ -90,10 +95,11 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
     return xp.full(shape, fill_value, dtype=dtype)
 
 
+@public("fdbr.ops")
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
 ) -> Any:
-    """The numbers from ``start`` (or 0) up to ``stop``, which is left out, by ``step``.
+    """The numbers from ``start`` (or 0) up to ``stop`` (exclusive) in steps of ``step``.
 
     >>> from fdbr import ops
     >>> ops.arange(3)
@@ -107,14 +113,17 @@ def arange(
 _PLAIN, _DOUBLE = (int, float), (None, float, "float64")
 
 
-def _linspace(start: float, stop: float, num: Any, endpoint: bool) -> Any:
-    """As NumPy's, with its roundings, without its detours; `None` where there are no steps."""
+def _linspace_of_numbers(start: float, stop: float, num: Any, endpoint: bool) -> Any:
+    """Compute `numpy.linspace` of Python numbers, with its rounding and less overhead.
+
+    Return `None` if there are no steps.
+    """
     if type(num) is not int or num < 2:
         return None
     step = (stop - start) / (num - 1 if endpoint else num)
     if not step:
         return None
-    found = counted(_on_a_line, num, step, start)
+    found = apply_to_iota(_affine, num, step, start)
     if found is None:
         found = np.arange(num, dtype=float)
         found *= step
@@ -125,17 +134,18 @@ def _linspace(start: float, stop: float, num: Any, endpoint: bool) -> Any:
 
 
 def dtype_of_steps(*ends: Any) -> Any:
-    """The dtype of numbers at equal distances between arrays, as NumPy's."""
+    """The dtype of `linspace` between arrays, as in NumPy."""
     try:
         return np.result_type(*(v.dtype for v in ends), 1.0)
-    except TypeError:  # bfloat16 and an integer have none together
+    except TypeError:  # bfloat16 and an integer have no common dtype
         return np.dtype(float)
 
 
-def _on_a_line(i: Any, step: Any, start: Any) -> Any:
+def _affine(i: Any, step: Any, start: Any) -> Any:
     return i * step + start
 
 
+@public("fdbr.ops")
 @array_modules.where_it_lies
 def linspace(
     start: Any,
@@ -147,7 +157,7 @@ def linspace(
     device: Any = None,
     endpoint: bool = True,
 ) -> Any:
-    """``num`` numbers at equal distances from ``start`` to ``stop``.
+    """``num`` evenly spaced numbers from ``start`` to ``stop``.
 
     >>> from fdbr import ops
     >>> ops.linspace(0.0, 1.0, 3)
@@ -158,18 +168,20 @@ def linspace(
         ends = [v for v in (start, stop) if not is_number(v)]
         exact = dtype_of_steps(*ends)
         to = exact if dtype is None else dtype
-        if any(map(is_short, ends)):  # which are too few digits to count in
+        if any(map(is_short, ends)):  # 16-bit floats do not represent all steps
             start, stop = (astype(v, "float32") if is_short(v) else v for v in (start, stop))
             return astype(linspace(start, stop, num, endpoint=endpoint), to, device=device)
-        if any(dtype_kind(v.dtype) in "iub" for v in ends):  # whose difference may not be one
+        if any(
+            dtype_kind(v.dtype) in "iub" for v in ends
+        ):  # differences of integers could overflow
             start, stop = (v if is_number(v) else astype(v, exact) for v in (start, stop))
         count = num - 1 if endpoint else num
         step = (stop - start) / (count or 1)
-        places = array_modules.array_module(step).arange(num, dtype=step.dtype)
-        places = places.reshape(num, *(1,) * step.ndim)
-        out = places * step + start
+        steps = array_modules.array_module(step).arange(num, dtype=step.dtype)
+        steps = steps.reshape(num, *(1,) * step.ndim)
+        out = steps * step + start
         if endpoint and num > 1:
-            out = where(places == count, stop, out)  # exactly
+            out = where(steps == count, stop, out)  # the last number is exactly ``stop``
         return out if dtype is None else astype(out, dtype)
     xp = (
         array_modules.array_module(start, stop)
@@ -177,12 +189,13 @@ def linspace(
         else array_modules.module_for(device)
     )
     if xp is np and type(start) in _PLAIN and type(stop) in _PLAIN and dtype in _DOUBLE:
-        found = _linspace(start, stop, num, endpoint)
+        found = _linspace_of_numbers(start, stop, num, endpoint)
         if found is not None:
             return found
     return xp.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
 
 
+@public("fdbr.ops")
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
 ) -> Any:
@@ -205,14 +218,15 @@ def _full_like(xp: Any, x: Array, *, value: Any, dtype: Any) -> Array:
         and type(value) is int
         and value == 0
     ):
-        return np.zeros(x.shape, dtype or x.dtype)  # of which the system has pages that are zero
+        return np.zeros(x.shape, dtype or x.dtype)  # calloc gets zeroed pages from the system
     if xp is np and type(x) is np.ndarray and type(value) in number_types:
         return filled(np.empty_like(x, dtype), value)
     return xp.full_like(x, value, dtype=dtype)
 
 
+@public("fdbr.ops")
 def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros in the shape of ``x``, and in its dtype unless another is given.
+    """Zeros in the shape of ``x``, by default in its dtype.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -222,8 +236,9 @@ def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 0, dtype=dtype, device=device)
 
 
+@public("fdbr.ops")
 def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
-    """Ones in the shape of ``x``, and in its dtype unless another is given.
+    """Ones in the shape of ``x``, by default in its dtype.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -233,8 +248,9 @@ def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 1, dtype=dtype, device=device)
 
 
+@public("fdbr.ops")
 def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
-    """An array as ``x`` whose elements are not set; those of a traced array are zeros.
+    """An uninitialized array of the shape of ``x``, by default in its dtype; zeros if it is traced.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -246,8 +262,9 @@ def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 0, dtype=dtype, device=device)
 
 
+@public("fdbr.ops")
 def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """One value in the shape of ``x``, and in its dtype unless another is given.
+    """One value in the shape of ``x``, by default in its dtype.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -262,8 +279,9 @@ def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = 
     return out if device is None else to_device(out, device)
 
 
+@public("fdbr.ops")
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
-    """An array of a number, a nest of lists or an array; traced values among them stay traced.
+    """Convert a number, nested lists or an array to an array; traced values in it stay traced.
 
     >>> from fdbr import ops
     >>> ops.asarray([1.0, 2.0])
@@ -272,7 +290,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if dtype is device is copy is None and type(obj) in _arrays:
         return obj
     if _is_nest(obj) and holds_array(obj):
-        from fdbr.ops.shape.manipulation import stack  # it is built on this module
+        from fdbr.ops.shape.manipulation import stack  # a cycle: manipulation imports this module
 
         obj = stack([asarray(p) if _is_nest(p) else p for p in obj])
     if isinstance(obj, Tracer):
@@ -293,13 +311,13 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
 
 
 def floating(x: Array) -> Any:
-    """An array of floating numbers."""
+    """Convert to an array of a floating or complex dtype."""
     x = asarray(x)
     return x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
 
 
 def _check_numbers(obj: Any) -> None:
-    """Refuse what NumPy would make an array of objects or of strings, or NaN, as of None."""
+    """Raise for values that NumPy would convert to objects, strings, or NaN, as it does `None`."""
     if type(obj) in number_types or array_modules.is_array(obj):
         return
     plain = np.asarray(obj)
@@ -308,28 +326,28 @@ def _check_numbers(obj: Any) -> None:
     for value in plain.reshape(-1).tolist():
         if not isinstance(value, numbers.Number):
             raise TypeError(
-                "fdbr.ops.asarray: an array is made of numbers, arrays, and lists and tuples of "
-                f"them, not of {describe(value)}"
+                "fdbr.ops.asarray: an array can be made from numbers, arrays, and lists or tuples "
+                f"of them, not from {describe(value)}"
             )
 
 
-_arrays = frozenset({np.ndarray})  # the usual case, for which nothing is to be done
+_arrays = frozenset({np.ndarray})  # the usual case, returned unchanged
 
 
 def holds_array(nest: Any) -> bool:
-    """Whether a nest of lists holds arrays, which decide on the module; numbers are weak then."""
+    """Whether nested lists hold arrays: these decide on the module, and numbers are weak then."""
     if _is_nest(nest):
         return any(map(holds_array, nest))
     return isinstance(nest, Tracer) or array_modules.is_array(nest)
 
 
 def _is_nest(value: Any) -> bool:
-    # A traced value is told by its type, which is quicker than to ask what class it says it has.
+    # The test for tracers comes first: their `__class__`, which isinstance reads, is slow.
     return not isinstance(value, Tracer) and isinstance(value, list | tuple)
 
 
 def arrays(*values: Any) -> list[Any]:
-    """Values as arrays, of the module of those among them that are arrays already."""
+    """Convert values to arrays of the module of those that are arrays already."""
     if set(map(type, values)) == {np.ndarray}:  # the usual case
         return list(values)
     xp = array_modules.array_module(*values)

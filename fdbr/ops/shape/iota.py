@@ -1,4 +1,4 @@
-"""Long arrays made by counting, by kernels: in one pass, and on all threads."""
+"""Apply a function to 0, 1, 2, … by a kernel, in one pass and on all threads."""
 
 import functools
 from collections.abc import Callable
@@ -9,33 +9,33 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.ops.declare import large
 
-__all__ = ["counted"]
+__all__ = ["apply_to_iota"]
 
-_COLUMNS = 1 << 10
+_COLUMNS = 1 << 10  # i is the sum of a row and a column of this length, which broadcast
 
 
-def counted(function: Callable[..., Any], count: int, *numbers: float) -> Any:
-    """``function(i, *numbers)`` for ``i = 0, 1, …, count - 1`` in float64, where that is large.
+def apply_to_iota(function: Callable[..., Any], count: int, *numbers: float) -> Any:
+    """Compute ``function(i, *numbers)`` for ``i = 0, 1, …, count - 1`` in float64 by a kernel.
 
     Parameters
     ----------
     function
-        A function of nodes, which has a hash.
+        A hashable function of nodes of the expression graph.
     count
-        How many there are.
+        The number of elements.
     numbers
-        What else it takes.
+        Further arguments of the function.
 
     Returns
     -------
     array or None
-        `None` where it is not large, or no kernel can do it.
+        `None` if the array is small, or no kernel can compute the function.
     """
     if 8 * count < large.LEAST or not count:
         return None
     rows = np.arange(0.0, count, _COLUMNS)[:, None]
     found = kernels.elementwise(
-        (counted, function),
+        (apply_to_iota, function),
         lambda row, column, *rest: function(row + column, *rest),
         (rows, _columns(), *map(float, numbers)),
     )

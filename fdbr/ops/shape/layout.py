@@ -1,4 +1,4 @@
-"""Elements arranged anew: triangles, repetitions, grids, and differences of neighbours."""
+"""Triangles of matrices, repeated elements, grids, and differences of neighbours."""
 
 import contextlib
 from typing import Any, Literal
@@ -9,6 +9,7 @@ from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.triangles import triangle
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, index, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import aligned, linear
 from fdbr.ops.elementwise.arithmetic import subtract
@@ -17,14 +18,14 @@ from fdbr.ops.indexing.reading import pick
 from fdbr.ops.indexing.searching import searchsorted
 from fdbr.ops.reductions.cumulative import cumulative_sum
 from fdbr.ops.reductions.reduce import sum as _sum
-from fdbr.ops.reductions.row_iteration import where_they_lie
+from fdbr.ops.reductions.row_iteration import unbuffered_rows
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.ops.shape.manipulation import broadcast_to, concat, expand_dims, reshape
 
 __all__ = ["diff", "meshgrid", "repeat", "tril", "triu"]
 
 
-_LARGE = 1 << 14  # elements of a matrix from which on strips of it are copied
+_LARGE = 1 << 14  # elements of a matrix from which on it is copied by strips of rows
 _STRIP = 64  # rows of a strip
 
 # --- triangles ----------------------------------------------------------------------
@@ -32,11 +33,11 @@ _STRIP = 64  # rows of a strip
 
 @linear(x=lambda ct, k, upper: _triangle(ct, k=k, upper=upper), batch=aligned)
 def _triangle(xp: Any, x: Array, *, k: int, upper: bool) -> Array:
-    return triangles(xp, x, k, upper)
+    return triangle_of(xp, x, k, upper)
 
 
-def triangles(xp: Any, x: Any, k: int, upper: bool) -> Any:
-    """The value of `triu` and `tril`."""
+def triangle_of(xp: Any, x: Any, k: int, upper: bool) -> Any:
+    """Compute the value of `triu` and `tril`."""
     if xp is np and x.nbytes >= kernels.LEAST and (found := triangle(x, k, upper)) is not None:
         return found
     if xp is np and x.shape[-1] * x.shape[-2] >= _LARGE:
@@ -45,12 +46,12 @@ def triangles(xp: Any, x: Any, k: int, upper: bool) -> Any:
 
 
 def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
-    """A triangle of rows that are copied and zeros, but for small blocks on the diagonal."""
+    """Compute a triangle by copying and zeroing rows; only blocks on the diagonal are masked."""
     rows, columns = x.shape[-2:]
     out = np.empty(x.shape, x.dtype)
     for start in range(0, rows, _STRIP):
         stop = min(start + _STRIP, rows)
-        # Of all columns before `low` the strip has elements below the diagonal alone.
+        # Columns before `low` are below the diagonal in every row of the strip.
         low, high = (min(max(i, 0), columns) for i in (start + k, stop + k))
         of_x, to = x[..., start:stop, :], out[..., start:stop, :]
         block = (np.triu if upper else np.tril)(of_x[..., low:high], start + k - low)
@@ -60,13 +61,14 @@ def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
     return out
 
 
+@public("fdbr.ops")
 def tril(x: Array, /, *, k: int = 0) -> Any:
-    """The matrices in the last two axes with zeros above their ``k``-th diagonal.
+    """The lower triangle of matrices: zeros above the ``k``-th diagonal of the last two axes.
 
     Raises
     ------
     ValueError
-        If ``x`` has less than two dimensions.
+        If ``x`` has fewer than two dimensions.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -77,8 +79,9 @@ def tril(x: Array, /, *, k: int = 0) -> Any:
     return _triangle(_matrices(x, "tril"), k=integer("fdbr.ops.tril", "k", k), upper=False)
 
 
+@public("fdbr.ops")
 def triu(x: Array, /, *, k: int = 0) -> Any:
-    """The matrices in the last two axes with zeros below their ``k``-th diagonal; see `tril`.
+    """The upper triangle of matrices: zeros below the ``k``-th diagonal; see `tril`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -96,9 +99,10 @@ def _matrices(x: Any, name: str) -> Any:
     return x
 
 
-# --- elements again -----------------------------------------------------------------
+# --- repetition, grids, differences ---------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 def repeat(x: Array, repeats: Array, /, *, axis: int | None = None) -> Any:
     """The array with each element repeated along an axis, or along the flattened array.
@@ -108,9 +112,9 @@ def repeat(x: Array, repeats: Array, /, *, axis: int | None = None) -> Any:
     x
         An array.
     repeats
-        How often: an integer, or an array with one integer for each element along the axis.
+        The number of repetitions: an integer, or an array with one integer for each element.
     axis
-        Along which axis; `None` flattens the array first.
+        The axis to repeat along; `None` flattens the array first.
 
     Raises
     ------
@@ -148,26 +152,27 @@ def _repeat_each(x: Any, repeats: Any, axis: int) -> Any:
         )
     if bool((repeats < 0).any()):
         raise ValueError("fdbr.ops.repeat: repeats must not be negative")
-    places = array_module(repeats).arange(int(_sum(repeats)))
-    source = searchsorted(cumulative_sum(repeats), places, side="right")
+    positions = array_module(repeats).arange(int(_sum(repeats)))
+    source = searchsorted(cumulative_sum(repeats), positions, side="right")
     return pick(x, (slice(None),) * axis + (source,))
 
 
+@public("fdbr.ops")
 def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
-    """The coordinates of a grid: each array repeated along the axes of the others.
+    """Coordinate arrays of a grid: each array is repeated along the axes of the others.
 
     Parameters
     ----------
     arrays
         Arrays of one dimension (or none) and one dtype.
     indexing
-        ``"ij"``: the axes of the grid are the arrays in their order.  ``"xy"``: the first two
-        are exchanged.
+        ``"ij"``: axis ``i`` of the grid belongs to array ``i``.  ``"xy"``: the first two axes are
+        swapped.
 
     Raises
     ------
     ValueError
-        If an array has more than one dimension, or ``indexing`` is neither.
+        If an array has more than one dimension, or ``indexing`` is neither of these.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -179,10 +184,10 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
         raise ValueError(f"fdbr.ops.meshgrid: indexing is {indexing!r}, not 'xy' or 'ij'")
     parts = [asarray(array) for array in arrays]
     to: Any = [1] * len(parts)
-    turned = indexing == "xy" and len(parts) > 1
+    is_swapped = indexing == "xy" and len(parts) > 1
     for i, part in enumerate(parts):
         if part.shape:
-            to[1 - i if turned and i < 2 else i], *more = part.shape
+            to[1 - i if is_swapped and i < 2 else i], *more = part.shape
             if more:
                 shapes = [part.shape for part in parts]
                 raise ValueError(
@@ -191,7 +196,7 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     to = tuple(to)
     grid = []
     for i, part in enumerate(parts):
-        axis = 1 - i if turned and i < 2 else i
+        axis = 1 - i if is_swapped and i < 2 else i
         behind = len(to) - 1 - axis
         if behind:
             part = reshape(part, (to[axis], *(1,) * behind))
@@ -199,29 +204,30 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     return grid
 
 
+@public("fdbr.ops")
 @where_it_lies
 def diff(
     x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
 ) -> Any:
     """The differences of neighbours along an axis, taken ``n`` times.
 
-    Of truth values it is whether they differ.
+    For booleans it is whether neighbours differ.
 
     Parameters
     ----------
     x
         An array of one dimension or more.
     axis
-        Along which axis.
+        The axis of the differences.
     n
-        How many times.
+        The number of times that differences are taken.
     prepend, append
-        Arrays to put before and after ``x`` first.
+        Arrays to join to ``x`` before and after it, first.
 
     Raises
     ------
     ValueError
-        If the axis is none, or ``n`` negative.
+        If the axis does not exist, or ``n`` is negative.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -235,11 +241,11 @@ def diff(
     parts = [_border(part, x, axis) for part in (prepend, x, append) if part is not None]
     x = concat(parts, axis=axis) if n and len(parts) > 1 else x
     before = (slice(None),) * axis
-    for _ in range(min(n, x.shape[axis])):  # after which nothing is left
+    for _ in range(min(n, x.shape[axis])):  # an axis of n elements is empty after n steps
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
-        apart = not_equal if x.dtype.kind == "b" else subtract
-        with where_they_lie(x.shape[-1]) if x.size >= _LARGE else contextlib.nullcontext():
-            x = apart(later, earlier)
+        difference = not_equal if x.dtype.kind == "b" else subtract
+        with unbuffered_rows(x.shape[-1]) if x.size >= _LARGE else contextlib.nullcontext():
+            x = difference(later, earlier)
     return x
 
 

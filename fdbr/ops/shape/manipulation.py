@@ -1,4 +1,4 @@
-"""Arrays in other shapes: the same elements, arranged anew."""
+"""Change the shape of arrays, permute axes, join and split arrays, reorder elements."""
 
 import itertools
 import math
@@ -10,6 +10,7 @@ import numpy as np
 from fdbr.backends.cpu.library.copy import joined
 from fdbr.core.array_modules import Array, array_module
 from fdbr.errors.checks import index, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import aligned, fit, joining, linear, prefixed, shape_of, shifted
 from fdbr.ops.declare.batches import align, spread
@@ -36,13 +37,13 @@ __all__ = [
 ]
 
 _NUMBERS = (bool, int, float, complex)
-_PLAIN = "?bBhHiIlLqQefdFD"  # dtypes whose memory other libraries know, too
-_SMALL = 4096  # below this, filling an array is faster than NumPy's broadcast_to
+_PLAIN = "?bBhHiIlLqQefdFD"  # dtypes of the buffer protocol, which `np.ndarray` can view
+_SMALL = 4096  # elements up to which filling an array is faster than `numpy.broadcast_to`
 
 
 def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
     to = params["to"]
-    if -1 in to and size == 0:  # there it could be any number
+    if -1 in to and size == 0:  # an empty batch does not determine the length -1
         known = math.prod(n for n in to if n != -1)
         count = math.prod(values[0].shape[1:])
         to = tuple(count // max(known, 1) if n == -1 else n for n in to)
@@ -54,8 +55,9 @@ def _reshape(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
     return x.reshape(to) if type(x) is np.ndarray else xp.reshape(x, to)
 
 
+@public("fdbr.ops")
 def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
-    """The elements, in row-major order, in another shape; one length may be -1.
+    """The array in another shape, with its elements in row-major order; one length may be -1.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -81,6 +83,7 @@ def _permute(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
 
 
+@public("fdbr.ops")
 def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
     """The array with its axes in another order.
 
@@ -92,7 +95,7 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
     normal = normalize_axes(tuple(axes), x.ndim, "permute_dims")
     if len(normal) != x.ndim:
         raise ValueError(
-            f"fdbr.ops.permute_dims: axes {tuple(axes)} are not an order of {x.ndim} dimensions"
+            f"fdbr.ops.permute_dims: axes {tuple(axes)} are not a permutation of {x.ndim} axes"
         )
     return _permute(x, axes=normal)
 
@@ -102,6 +105,7 @@ def _matrix_transpose(xp: Any, x: Array) -> Array:
     return x.swapaxes(-1, -2)
 
 
+@public("fdbr.ops")
 def matrix_transpose(x: Array, /) -> Any:
     """The array with its last two axes exchanged.
 
@@ -115,6 +119,7 @@ def matrix_transpose(x: Array, /) -> Any:
     return _matrix_transpose(x)
 
 
+@public("fdbr.ops")
 def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
     """The array with two axes exchanged.
 
@@ -130,8 +135,9 @@ def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
     return _permute(x, axes=tuple(axes))
 
 
+@public("fdbr.ops")
 def moveaxis(x: Array, source: Array, destination: Any, /) -> Any:
-    """The array with some axes at other places, the others in their order.
+    """The array with some axes moved to other positions; the others keep their order.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -140,17 +146,17 @@ def moveaxis(x: Array, source: Array, destination: Any, /) -> Any:
     """
     ndim = x.ndim
     sources = normalize_axes(source, ndim, "moveaxis")
-    places = normalize_axes(destination, ndim, "moveaxis")
-    if len(sources) != len(places):
+    destinations = normalize_axes(destination, ndim, "moveaxis")
+    if len(sources) != len(destinations):
         raise ValueError(
-            f"fdbr.ops.moveaxis: {len(sources)} source axes but {len(places)} destinations"
+            f"fdbr.ops.moveaxis: {len(sources)} source axes but {len(destinations)} destinations"
         )
     order = [axis for axis in range(ndim) if axis not in sources]
     if len(sources) == 1:
-        order.insert(places[0], sources[0])
+        order.insert(destinations[0], sources[0])
     else:
-        for place, axis in sorted(zip(places, sources, strict=True)):
-            order.insert(place, axis)
+        for position, axis in sorted(zip(destinations, sources, strict=True)):
+            order.insert(position, axis)
     return _permute(x, axes=tuple(order))
 
 
@@ -165,23 +171,24 @@ def _batch_broadcast(apply: Any, values: Any, batched: Any, size: int, params: A
 def _broadcast_to(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
     if math.prod(to) > _SMALL:
         if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.char in _PLAIN:
-            return _repeated(x, to)
+            return _broadcast_view(x, to)
         return xp.broadcast_to(x, to)
     out = xp.empty(to, dtype=x.dtype)
     out[...] = x
     return out
 
 
-def _repeated(x: Any, to: tuple[int, ...]) -> Any:
-    """The view that `numpy.broadcast_to` makes, in a fifth of the time."""
-    shape, steps = x.shape, x.strides
+def _broadcast_view(x: Any, to: tuple[int, ...]) -> Any:
+    """Make the view of `numpy.broadcast_to`, in a fifth of the time."""
+    shape, strides = x.shape, x.strides
     if 1 in shape:
-        steps = tuple([0 if n == 1 else step for n, step in zip(shape, steps, strict=True)])
-    out = np.ndarray(to, x.dtype, x, 0, (0,) * (len(to) - len(shape)) + steps)
+        strides = tuple([0 if n == 1 else step for n, step in zip(shape, strides, strict=True)])
+    out = np.ndarray(to, x.dtype, x, 0, (0,) * (len(to) - len(shape)) + strides)
     out.setflags(write=False)
     return out
 
 
+@public("fdbr.ops")
 def broadcast_to(x: Array, /, shape: Sequence[int]) -> Any:
     """The array repeated to a shape by NumPy's broadcasting.
 
@@ -192,19 +199,19 @@ def broadcast_to(x: Array, /, shape: Sequence[int]) -> Any:
            [1., 2.]])
     """
     x, to = asarray(x), tuple(shape)
-    mine = x.shape
-    if mine == to:
+    own = x.shape
+    if own == to:
         return x
-    last = to[max(len(to) - len(mine), 0) :]
-    if mine != last and (
-        len(mine) > len(to) or any(a != 1 and a != b for a, b in zip(mine, last, strict=False))
+    last = to[max(len(to) - len(own), 0) :]
+    if own != last and (
+        len(own) > len(to) or any(a != 1 and a != b for a, b in zip(own, last, strict=False))
     ):
-        raise ValueError(f"fdbr.ops.broadcast_to: shape {mine} does not broadcast to {to}")
+        raise ValueError(f"fdbr.ops.broadcast_to: shape {own} does not broadcast to {to}")
     return _broadcast_to(x, to=to)
 
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that shapes broadcast to together, or an error that names the function."""
+    """Broadcast shapes to a common one, or raise an error that names the function."""
     longest = max(shapes, key=len, default=())
     if all(shape == longest[len(longest) - len(shape) :] for shape in shapes):
         return longest  # the usual case
@@ -217,8 +224,9 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(out))
 
 
+@public("fdbr.ops")
 def broadcast_arrays(*arrays: Any) -> list[Any]:
-    """The arrays, each broadcast to the shape they have together.
+    """The arrays, each broadcast to their common shape.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -229,8 +237,9 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return [broadcast_to(array, shape) for array in arrays]
 
 
+@public("fdbr.ops")
 def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
-    """The array with new axes of length 1 at the given places of the result.
+    """The array with new axes of length 1 at the given positions in the result.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -238,16 +247,17 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
     (3, 1)
     """
     if type(axis) is int:  # the usual case
-        place, shape = normalize_axis(axis, x.ndim + 1, "expand_dims"), x.shape
-        return _reshape(x, to=(*shape[:place], 1, *shape[place:]))
+        position, shape = normalize_axis(axis, x.ndim + 1, "expand_dims"), x.shape
+        return _reshape(x, to=(*shape[:position], 1, *shape[position:]))
     count = len(axis) if isinstance(axis, tuple) else 1
     new = normalize_axes(axis, x.ndim + count, "expand_dims")
     lengths = iter(x.shape)
     return reshape(x, tuple(1 if i in new else next(lengths) for i in range(x.ndim + count)))
 
 
+@public("fdbr.ops")
 def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
-    """The array without the given axes, or without all axes, of length 1.
+    """The array without the given axes of length 1, or without all such axes.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -256,21 +266,22 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
     """
     if axis is None:
         return _reshape(x, to=tuple([n for n in x.shape if n != 1]))
-    gone, shape = normalize_axes(axis, x.ndim, "squeeze"), x.shape
-    for i in gone:
+    removed, shape = normalize_axes(axis, x.ndim, "squeeze"), x.shape
+    for i in removed:
         if shape[i] != 1:
             raise ValueError(f"fdbr.ops.squeeze: shape {shape} has no length 1 at axis {axis}")
-    return _reshape(x, to=tuple([n for i, n in enumerate(shape) if i not in gone]))
+    return _reshape(x, to=tuple([n for i, n in enumerate(shape) if i not in removed]))
 
 
 @linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"), view="always")
 def _flip(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
-    turned = slice(None, None, -1)
-    return x[tuple([turned if axis in axes else slice(None) for axis in range(x.ndim)])]
+    reverse = slice(None, None, -1)
+    return x[tuple([reverse if axis in axes else slice(None) for axis in range(x.ndim)])]
 
 
+@public("fdbr.ops")
 def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
-    """The array with the order of its elements reversed along axes, or along all.
+    """The array with its elements in reverse order along axes, by default along all.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -287,19 +298,20 @@ def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
 def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
     if type(x) is not np.ndarray or not x.size or (len(axis) > 1 and x.size > _SMALL):
         return xp.roll(x, shift, axis)
-    for n, along in zip(shift, axis, strict=True):
-        place = -n % x.shape[along]
-        before = (slice(None),) * along
-        parts = x[(*before, slice(place, None))], x[(*before, slice(place))]
-        found = joined(parts, along)
-        x = np.concatenate(parts, along) if found is None else found
+    for n, dim in zip(shift, axis, strict=True):
+        position = -n % x.shape[dim]
+        before = (slice(None),) * dim
+        parts = x[(*before, slice(position, None))], x[(*before, slice(position))]
+        found = joined(parts, dim)
+        x = np.concatenate(parts, dim) if found is None else found
     return x if axis else x.copy()
 
 
+@public("fdbr.ops")
 def roll(
     x: Array, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
 ) -> Any:
-    """The array with elements moved along axes; those that leave return at the other end.
+    """The array with elements shifted cyclically along axes.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -325,23 +337,23 @@ def _batch_joined(apply: Any, values: Any, batched: Any, size: int, params: Any)
     return apply(*parts, axis=params["axis"] + 1)
 
 
-def _joined_places(arrays: Any, params: dict[str, Any]) -> list[Any]:
+def _concat_indices(arrays: Any, params: dict[str, Any]) -> list[Any]:
     axis = params["axis"]
     ends = list(itertools.accumulate((array.shape[axis] for array in arrays), initial=0))
-    return [_at(axis, slice(*both)) for both in itertools.pairwise(ends)]
+    return [_index_along(axis, slice(*both)) for both in itertools.pairwise(ends)]
 
 
-def _stacked_places(arrays: Any, params: dict[str, Any]) -> list[Any]:
-    return [_at(params["axis"], index) for index in range(len(arrays))]
+def _stack_indices(arrays: Any, params: dict[str, Any]) -> list[Any]:
+    return [_index_along(params["axis"], index) for index in range(len(arrays))]
 
 
-def _at(axis: int, place: Any) -> Any:
-    """The key of a place along an axis."""
-    return (*(slice(None),) * axis, place) if axis else place
+def _index_along(axis: int, position: Any) -> Any:
+    """Make the index that selects ``position`` along an axis."""
+    return (*(slice(None),) * axis, position) if axis else position
 
 
 def _parts(arrays: Sequence[Any]) -> list[Any]:
-    """Convert the operands of a join to arrays; Python numbers among them are weak."""
+    """Convert the operands of a join to arrays; Python numbers are weakly typed."""
     if set(map(type, arrays)) == {np.ndarray}:
         return list(arrays)
     parts = [part if is_number(part) else asarray(part) for part in arrays]
@@ -355,19 +367,20 @@ def _in_dtype(xp: Any, number: Any, dtype: Any) -> Any:
     return xp.asarray(number, dtype=dtype) if type(number) in _NUMBERS else astype(number, dtype)
 
 
-@joining(_joined_places, _batch_joined, fresh=True)
+@joining(_concat_indices, _batch_joined, fresh=True)
 def _concat(xp: Any, *arrays: Any, axis: int) -> Array:
     found = joined(arrays, axis) if xp is np else None
     return xp.concatenate(arrays, axis=axis) if found is None else found
 
 
+@public("fdbr.ops")
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
-    """Arrays joined along an axis; flattened and joined if it is `None`.
+    """Arrays joined along an axis; `None` flattens them first.
 
     Raises
     ------
     ValueError
-        If there is no array, or the shapes differ elsewhere than on the axis.
+        If there is no array, or the shapes differ in another axis.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -382,14 +395,14 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     return _concat(*parts, axis=normalize_axis(axis, parts[0].ndim, "concat"))
 
 
-@joining(_stacked_places, _batch_joined, fresh=True)
+@joining(_stack_indices, _batch_joined, fresh=True)
 def _stack(xp: Any, *arrays: Any, axis: int) -> Array:
     first = arrays[0]
     shape, dtype = first.shape, first.dtype
-    alike = xp is np and axis < len(shape)
-    if not alike or any(part.shape != shape or part.dtype != dtype for part in arrays):
+    may_concat = xp is np and axis < len(shape)
+    if not may_concat or any(part.shape != shape or part.dtype != dtype for part in arrays):
         return xp.stack(arrays, axis=axis)
-    # What is joined along an existing axis is joined at once.
+    # Concatenation along the existing axis gives the same elements, and is faster.
     whole = (*shape[:axis], len(arrays), *shape[axis:])
     found = joined(arrays, axis)
     if found is not None:
@@ -403,6 +416,7 @@ def _stack(xp: Any, *arrays: Any, axis: int) -> Array:
     return out
 
 
+@public("fdbr.ops")
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     """Arrays of one shape joined along a new axis.
 
@@ -422,8 +436,9 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     return _stack(*parts, axis=normalize_axis(axis, parts[0].ndim + 1, "stack"))
 
 
+@public("fdbr.ops")
 def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
-    """The parts of an array along an axis, each without it.
+    """The slices of an array along an axis, each without that axis.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -434,10 +449,12 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis]))
 
 
+@public("fdbr.ops")
 def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
-    """Repeat an array as a whole along its axes, new ones first if there are more.
+    """The array repeated as a whole along its axes.
 
-    A single number repeats it along the last axis.
+    If there are more repetitions than axes, new axes are inserted in front.  A single number
+    repeats the array along the last axis.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -475,6 +492,7 @@ def _embed_diagonal(xp: Any, x: Array, *, shape: tuple[int, ...], offset: int) -
     return out
 
 
+@public("fdbr.ops")
 def diagonal(x: Array, /, *, offset: int = 0) -> Any:
     """The diagonal of the matrices in the last two axes.
 

@@ -1,4 +1,4 @@
-"""Arrays made longer by what stands around their elements."""
+"""Pad arrays at the ends of their axes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -6,6 +6,7 @@ from typing import Any, Literal
 from fdbr.core.array_modules import Array, array_module
 from fdbr.core.tracer import is_differentiated
 from fdbr.errors.checks import describe, index
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import linear
 from fdbr.ops.dtypes import astype, is_traced
@@ -21,7 +22,7 @@ __all__ = ["pad"]
 Pair = tuple[Any, Any]
 
 
-# --- zeros around -------------------------------------------------------------------
+# --- padding with zeros ---------------------------------------------------------------
 
 
 def _batch_widths(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -41,7 +42,7 @@ def _pad_zeros(xp: Any, x: Array, *, widths: tuple[Pair, ...]) -> Array:
 
 
 def resize(x: Array, shape: Sequence[int]) -> Any:
-    """The array cut off at the end of its axes, or filled up with zeros there, to a shape."""
+    """Truncate an array at the end of its axes, or pad it with zeros there, to a shape."""
     if tuple(shape) == x.shape:
         return x
     if any(n > m for n, m in zip(x.shape, shape, strict=True)):
@@ -52,7 +53,7 @@ def resize(x: Array, shape: Sequence[int]) -> Any:
     return x
 
 
-# --- padding ------------------------------------------------------------------------
+# --- padding in other modes -----------------------------------------------------------
 
 Mode = Literal[
     "constant", "edge", "linear_ramp", "maximum", "mean", "median", "minimum", "reflect",
@@ -61,6 +62,7 @@ Mode = Literal[
 _STATISTICS = ("maximum", "mean", "median", "minimum")
 
 
+@public("fdbr.ops")
 def pad(
     x: Array,
     pad_width: Any,
@@ -72,37 +74,38 @@ def pad(
     stat_length: Any = None,
     reflect_type: Literal["even", "odd"] = "even",
 ) -> Any:
-    """The array with elements before and after its own along its axes, as `numpy.pad`.
+    """The array padded with elements before and after its own along its axes, as `numpy.pad`.
 
     Parameters
     ----------
     x
         An array.
     pad_width
-        How many elements: a number for all ends, a pair ``(before, after)`` for all axes, or a
-        pair for each axis.
+        The numbers of new elements: a number for all ends, a pair ``(before, after)`` for all
+        axes, or a pair for each axis.
     mode
-        What they are: ``"constant"``; ``"edge"``, the next element; ``"reflect"`` and
-        ``"symmetric"``, the elements mirrored at the edge, without and with the edge itself;
-        ``"wrap"``, those of the other end; ``"linear_ramp"``, numbers between the edge and
-        ``end_values``; ``"maximum"``, ``"mean"``, ``"median"``, ``"minimum"`` of elements next
-        to the edge; ``"empty"``, anything (here: zeros).
+        The values of new elements: ``"constant"``; ``"edge"``, the element at the edge;
+        ``"reflect"`` and ``"symmetric"``, the elements mirrored at the edge, without and with the
+        edge itself; ``"wrap"``, the elements of the other end; ``"linear_ramp"``, numbers between
+        the edge and ``end_values``; ``"maximum"``, ``"mean"``, ``"median"``, ``"minimum"`` of
+        elements next to the edge; ``"empty"``, undefined values (here: zeros).
     constant_values
-        The numbers for ``"constant"``, given as ``pad_width`` is; they may be traced.
+        The numbers for ``"constant"``, in the form of ``pad_width``; they may be traced.
     end_values
-        The numbers for ``"linear_ramp"`` at the far ends, likewise.
+        The numbers at the far ends for ``"linear_ramp"``, in the form of ``pad_width``.
     stat_length
-        Of how many elements the statistics are, given as ``pad_width`` is; by default of all.
+        The number of elements for a statistic, in the form of ``pad_width``; by default all.
     reflect_type
         ``"odd"`` mirrors at the edge's value as well: ``2 * edge - element``.
 
     Raises
     ------
     ValueError
-        If the mode is none of these, a width is negative, or an axis without elements is to be
-        padded with them.
+        If the mode does not exist, a width is negative, or an axis without elements would be
+        padded with its own elements.
     TypeError
-        If traced numbers would lose their derivative in an integer array.
+        If traced numbers would lose their derivative in an integer array, or complex numbers
+        their imaginary part in a real one.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -120,7 +123,7 @@ def pad(
         raise ValueError(f"fdbr.ops.pad: reflect_type is {reflect_type!r}, not 'even' or 'odd'")
     if mode == "empty" or (mode == "constant" and _is_zero(constant_values)):
         return _pad_zeros(x, widths=tuple(widths))
-    grow = _grower(mode, x, constant_values, end_values, stat_length, reflect_type)
+    pad_axis = _padder(mode, x, constant_values, end_values, stat_length, reflect_type)
     for axis, (before, after) in enumerate(widths):
         if before or after:
             if mode != "constant" and not x.shape[axis]:
@@ -128,12 +131,12 @@ def pad(
                     f"fdbr.ops.pad: axis {axis} of {describe(x)} has no element to pad by in mode "
                     f"{mode!r}; use mode 'constant'"
                 )
-            x = grow(x, axis, before, after)
+            x = pad_axis(x, axis, before, after)
     return x
 
 
 def _pairs(value: Any, ndim: int, name: str) -> list[Pair]:
-    """One value for all ends, one pair for all axes, or one pair for each axis, as the last."""
+    """Expand one value for all ends, or one pair for all axes, to a pair for each axis."""
     if isinstance(value, dict):
         pairs = {normalize_axis(axis, ndim, "pad"): v for axis, v in value.items()}
         return [_pairs(pairs.get(i, 0), 1, name)[0] for i in range(ndim)]
@@ -164,31 +167,31 @@ def _is_zero(value: Any) -> bool:
     return type(value) in (int, float) and value == 0
 
 
-def _grower(
+def _padder(
     mode: str, x: Any, constants: Any, ends: Any, lengths: Any, reflect_type: str
 ) -> Callable[[Any, int, int, int], Any]:
-    """The function ``(x, axis, before, after)`` that pads along one axis."""
+    """Choose the function ``(x, axis, before, after)`` that pads along one axis."""
     if mode == "constant":
         values = _numbers_like(_pairs(constants, x.ndim, "constant_values"), x)
-        return lambda x, axis, *widths: _framed(x, axis, widths, values[axis])
+        return lambda x, axis, *widths: _pad_values(x, axis, widths, values[axis])
     if mode == "linear_ramp":
         values = _numbers_like(_pairs(ends, x.ndim, "end_values"), x)
-        return lambda x, axis, *widths: _ramped(x, axis, widths, values[axis])
+        return lambda x, axis, *widths: _pad_ramp(x, axis, widths, values[axis])
     if mode in _STATISTICS:
         pairs = _pairs(lengths, x.ndim, "stat_length")
-        return lambda x, axis, *widths: _framed_by(mode, x, axis, widths, pairs[axis])
+        return lambda x, axis, *widths: _pad_statistic(mode, x, axis, widths, pairs[axis])
     if mode == "edge":
-        return lambda x, axis, *widths: _framed(
-            x, axis, widths, (_part(x, axis, 0, 1), _part(x, axis, -1, None))
+        return lambda x, axis, *widths: _pad_values(
+            x, axis, widths, (_slice_along(x, axis, 0, 1), _slice_along(x, axis, -1, None))
         )
     if mode == "wrap":
-        return _wrapped
+        return _pad_wrap
     edge, odd = mode == "symmetric", reflect_type == "odd"
-    return lambda x, axis, before, after: _mirrored(x, axis, before, after, edge, odd)
+    return lambda x, axis, before, after: _pad_mirror(x, axis, before, after, edge, odd)
 
 
 def _numbers_like(pairs: Sequence[Pair], x: Any) -> list[Pair]:
-    """Padding numbers in the array's dtype."""
+    """Convert padding numbers to the array's dtype."""
 
     def number(value: Any) -> Any:
         value = array_module(x).asarray(value) if not hasattr(value, "dtype") else value
@@ -211,22 +214,24 @@ def _numbers_like(pairs: Sequence[Pair], x: Any) -> list[Pair]:
     return [(number(before), number(after)) for before, after in pairs]
 
 
-def _part(x: Any, axis: int, start: int | None, stop: int | None, step: int | None = None) -> Any:
+def _slice_along(
+    x: Any, axis: int, start: int | None, stop: int | None, step: int | None = None
+) -> Any:
     return x[(slice(None),) * axis + (slice(start, stop, step),)]
 
 
-def _framed(x: Any, axis: int, widths: Pair, values: Pair) -> Any:
-    """The array between repetitions of two values, which broadcast along the axis."""
+def _pad_values(x: Any, axis: int, widths: Pair, values: Pair) -> Any:
+    """Pad with two values, each broadcast to its width along the axis."""
     shapes = [tuple(w if i == axis else n for i, n in enumerate(x.shape)) for w in widths]
     before, after = (broadcast_to(v, shape) for v, shape in zip(values, shapes, strict=True))
     return concat([before, x, after], axis=axis)
 
 
-def _ramped(x: Any, axis: int, widths: Pair, ends: Pair) -> Any:
+def _pad_ramp(x: Any, axis: int, widths: Pair, ends: Pair) -> Any:
     xp = array_module(x)
     ramps = []
     for width, end, edge in zip(
-        widths, ends, (_part(x, axis, 0, 1), _part(x, axis, -1, None)), strict=True
+        widths, ends, (_slice_along(x, axis, 0, 1), _slice_along(x, axis, -1, None)), strict=True
     ):
         dtype = x.dtype if dtype_kind(x.dtype) in "fc" else float
         steps = divide(xp.arange(width, dtype=dtype), width or 1)  # from the far end to the edge
@@ -235,37 +240,37 @@ def _ramped(x: Any, axis: int, widths: Pair, ends: Pair) -> Any:
     return concat([ramps[0], x, flip(ramps[1], axis=axis)], axis=axis)
 
 
-def _framed_by(mode: str, x: Any, axis: int, widths: Pair, lengths: Pair) -> Any:
+def _pad_statistic(mode: str, x: Any, axis: int, widths: Pair, lengths: Pair) -> Any:
     statistic: Any = {"maximum": max, "minimum": min, "mean": mean, "median": median}[mode]
     n = x.shape[axis]
     counts = [n if length is None else _width(length) for length in lengths]
     parts = (
-        _part(x, axis, None, counts[0]),
-        _part(x, axis, n - counts[1] if counts[1] < n else 0, None),
+        _slice_along(x, axis, None, counts[0]),
+        _slice_along(x, axis, n - counts[1] if counts[1] < n else 0, None),
     )
     values = [astype(statistic(p, axis=axis, keepdims=True), x.dtype, copy=False) for p in parts]
-    return _framed(x, axis, widths, (values[0], values[1]))
+    return _pad_values(x, axis, widths, (values[0], values[1]))
 
 
-def _wrapped(x: Any, axis: int, before: int, after: int) -> Any:
+def _pad_wrap(x: Any, axis: int, before: int, after: int) -> Any:
     n = x.shape[axis]
-    head, tail = _part(x, axis, n - before % n, None), _part(x, axis, None, after % n)
+    head, tail = _slice_along(x, axis, n - before % n, None), _slice_along(x, axis, None, after % n)
     return concat([head, *[x] * (before // n + 1 + after // n), tail], axis=axis)
 
 
-def _mirrored(x: Any, axis: int, before: int, after: int, edge: bool, odd: bool) -> Any:
-    """The array mirrored at its edges, as often as it takes; each time it has grown."""
+def _pad_mirror(x: Any, axis: int, before: int, after: int, edge: bool, odd: bool) -> Any:
+    """Pad by mirroring at the edges, repeatedly where a width exceeds the length so far."""
     first = 0 if edge else 1
-    if x.shape[axis] == first:  # there is nothing but the edge
-        return _framed(x, axis, (before, after), (x, x))
+    if x.shape[axis] == first:  # only the edge itself
+        return _pad_values(x, axis, (before, after), (x, x))
     while before or after:
         n = x.shape[axis]
         left, right = (n - first if w > n - first else w for w in (before, after))
-        head = flip(_part(x, axis, first, first + left), axis=axis)
-        tail = flip(_part(x, axis, n - first - right, n - first), axis=axis)
+        head = flip(_slice_along(x, axis, first, first + left), axis=axis)
+        tail = flip(_slice_along(x, axis, n - first - right, n - first), axis=axis)
         if odd:
-            head = 2 * _part(x, axis, 0, 1) - head
-            tail = 2 * _part(x, axis, n - 1, None) - tail
+            head = 2 * _slice_along(x, axis, 0, 1) - head
+            tail = 2 * _slice_along(x, axis, n - 1, None) - tail
         x = concat([head, x, tail], axis=axis)
         before, after = before - left, after - right
     return x

@@ -31,7 +31,7 @@ def erf(xp: Any, x: Array) -> Array:
     >>> round(ops.erf(1.0), 6)
     0.842701
     """
-    if vectorized.suits(xp, x) and x.dtype == np.float32 and x.size >= _FEW:
+    if vectorized.is_supported(xp, x) and x.dtype == np.float32 and x.size >= _FEW:
         return vectorized.erf(x)
     return scipy_special(xp, "erf", x)
 

@@ -12,7 +12,7 @@ from fdbr.core.array_modules import Array, to_numpy
 from fdbr.core.devices import scipy_of
 from fdbr.errors.checks import describe, number_types
 from fdbr.ops.declare import Unknown, elementwise, several
-from fdbr.ops.declare.large import divided
+from fdbr.ops.declare.large import with_threads
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
 from fdbr.ops.elementwise.comparison import where
 
@@ -90,7 +90,7 @@ def _cast(out: Any, dtype: Any) -> Any:
     return out.astype(dtype)
 
 
-@divided
+@with_threads
 def _applied(xp: Any, *operands: Any, function: Any) -> Any:
     return function(*operands)
 

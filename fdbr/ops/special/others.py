@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.exponential import exp
@@ -31,7 +32,7 @@ def expit(xp: Any, x: Array) -> Array:
     >>> ops.expit(-700.0) > 0
     True
     """
-    if vectorized.suits(xp, x) and x.dtype == np.float32:
+    if vectorized.is_supported(xp, x) and x.dtype == np.float32:
         return vectorized.expit(x)
     return scipy_special(xp, "expit", x)
 
@@ -44,7 +45,7 @@ def logit(xp: Any, x: Array) -> Array:
     >>> ops.logit(0.5)
     0.0
     """
-    if vectorized.suits(xp, x) and x.dtype == np.float32:
+    if vectorized.is_supported(xp, x) and x.dtype == np.float32:
         return vectorized.logit(x)
     return scipy_special(xp, "logit", x)
 
@@ -102,6 +103,7 @@ def _sinc_series(t: Any, order: int) -> Any:
     return total * t if order % 2 else total
 
 
+@public("fdbr.ops")
 def sinc(x: Array, /) -> Any:
     """``sin(pi * x) / (pi * x)``, and 1 at 0, where its derivatives are right too.
 

@@ -82,7 +82,7 @@ def is_total(step: Instruction) -> bool:
 
 def formula_of(step: Instruction) -> Formula | None:
     """Return the formula of a step, or `None` if it has none."""
-    if step.several or len(step.outs) != 1 or not step.primitive.elementwise:
+    if step.several or len(step.outs) != 1 or not step.primitive.facts.elementwise:
         return None
     out = step.outs[0].kind
     if out.dtype not in CODES or out.is_number:

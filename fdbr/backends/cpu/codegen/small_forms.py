@@ -132,7 +132,7 @@ def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[li
 
 
 def _reduce(writer: Writer, step: Instruction) -> None:
-    name, out = step.primitive.fold, step.outs[0]
+    name, out = step.primitive.facts.fold, step.outs[0]
     source = writer.look(step.operands[0])
     code = source.code
     target = writer.target(out)
@@ -227,4 +227,4 @@ _FORMS: dict[Primitive, Form] = {
 
 def form_of(step: Instruction) -> Form | None:
     """Return the code generator of a step that is not elementwise, or `None`."""
-    return _FOLD if step.primitive.fold else _FORMS.get(step.primitive)
+    return _FOLD if step.primitive.facts.fold else _FORMS.get(step.primitive)

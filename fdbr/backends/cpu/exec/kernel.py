@@ -14,7 +14,7 @@ from fdbr.compiler.backend import RefusedError
 from fdbr.compiler.interpret import stepwise, unboxed
 from fdbr.compiler.ir.blocks import in_blocks, unlocked
 from fdbr.compiler.ir.program import Instruction, is_variable, kind_of
-from fdbr.ops.declare.user_reductions import Combine, combined
+from fdbr.ops.declare.user_reductions import Combine, reduce_states
 
 __all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "otherwise"]
 
@@ -142,7 +142,7 @@ def joined_parts(combine: Combine, found: Any, parts: tuple[Any, ...]) -> tuple[
     """Combine the partial results of threads; NumPy leaves its single result in the first."""
     if not found[-1, 0]:
         return tuple([part[0] for part in parts])
-    return combined(combine, parts, (0,))
+    return reduce_states(combine, parts, (0,))
 
 
 def otherwise(own: Callable[..., Any], value: Callable[..., Any]) -> Callable[..., Any]:

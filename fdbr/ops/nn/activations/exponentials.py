@@ -1,4 +1,4 @@
-"""Activation functions, and the exponentials normalised over an axis."""
+"""`relu`, and exponentials normalized over axes: softmax, log-softmax, logsumexp."""
 
 import math
 from math import inf, nan
@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import Array, array_module
+from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.declare import elementwise, opaque, shifted
 from fdbr.ops.declare.large import along_rows, by_rows
-from fdbr.ops.declare.unbroadcast import accumulated
+from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import ceil, clipped
 from fdbr.ops.elementwise.comparison import isfinite, where
@@ -23,8 +24,8 @@ from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["log_softmax", "logsumexp", "relu", "softmax"]
 
-_LARGE = 1 << 12
-_FEW = 1 << 6  # numbers that Python adds up sooner than NumPy
+_LARGE = 1 << 12  # elements below which `maximum` with an array of zeros is faster than clipping
+_FEW = 1 << 6  # numbers that Python sums faster than NumPy
 _max: Any = np.maximum.reduce
 
 
@@ -37,13 +38,14 @@ def relu(xp: Any, x: Array) -> Array:
     (0.0, 2.0)
     """
     if getattr(x, "size", _LARGE) < _LARGE and x.itemsize > 2:
-        # NumPy is slower with a number.  Of zeros of both signs it gives the second, as `clipped`.
+        # `maximum` with a number is slower.  Of zeros of both signs it returns the second operand,
+        # as `clipped` does.
         return xp.maximum(xp.zeros(x.shape, dtype=x.dtype), x)
     return clipped(xp, x, 0, inf)
 
 
-def _shifted(xp: Any, x: Any, axes: tuple[int, ...], infinite: float) -> tuple[Any, Any]:
-    """``x - m`` and ``m``: the largest element, or a number in the place of an infinite one."""
+def _minus_max(xp: Any, x: Any, axes: tuple[int, ...], replacement: float) -> tuple[Any, Any]:
+    """Return ``x - m`` and the maximum ``m``, replaced by a number where it is not finite."""
     if not x.size and 0 in [x.shape[i] for i in axes]:
         return x + 0, xp.zeros(kept_shape(x.shape, axes), dtype=x.dtype)
     if type(x) is np.ndarray and dtype_kind(x.dtype) == "f":
@@ -55,30 +57,30 @@ def _shifted(xp: Any, x: Any, axes: tuple[int, ...], infinite: float) -> tuple[A
     else:
         largest, finite = x.max(axis=axes, keepdims=True), False
     if not finite:
-        largest = xp.where(xp.isfinite(largest), largest, xp.full_like(largest, infinite))
+        largest = xp.where(xp.isfinite(largest), largest, xp.full_like(largest, replacement))
     return x - largest, largest
 
 
-def largest_of(x: Any, axes: tuple[int, ...]) -> Any:
-    """The largest elements over axes, which stay."""
+def max_along(x: Any, axes: tuple[int, ...]) -> Any:
+    """Return the maximum over axes, kept with length 1."""
     if type(x) is np.ndarray:
         return _max(x, axes, None, None, True)
     return x.max(axis=axes, keepdims=True)
 
 
 def exp_in_place(xp: Any, x: Any) -> Any:
-    """The exponential of an array that is nobody else's, in its place."""
+    """Overwrite an array with its exponential; the caller must have the only reference."""
     return np.exp(x, out=x) if type(x) is np.ndarray else xp.exp(x)
 
 
-def _weighted(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
-    return out * (ct - accumulated(ct * out, axes, keepdims=True))
+def _softmax_vjp(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
+    return out * (ct - accumulate(ct * out, axes, keepdims=True))
 
 
 @opaque(
     x=(
-        lambda ct, out, axes: by_rows(_weighted, axes, out, ct),
-        lambda t, out, axes: by_rows(_weighted, axes, out, t),
+        lambda ct, out, axes: by_rows(_softmax_vjp, axes, out, ct),
+        lambda t, out, axes: by_rows(_softmax_vjp, axes, out, t),
     ),
     batch=shifted("axes"),
     compound=True,
@@ -89,27 +91,28 @@ def _weighted(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
 def _softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if not x.size:
         return x.copy()
-    away, _ = _shifted(xp, x, axes, nan)
-    weights = exp_in_place(xp, away)
-    weights *= 1 / accumulated(weights, axes, keepdims=True)
+    shifted, _ = _minus_max(xp, x, axes, nan)
+    weights = exp_in_place(xp, shifted)
+    weights *= 1 / accumulate(weights, axes, keepdims=True)
     return weights
 
 
+@public("fdbr.ops")
 @in_single
 def softmax(
     x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
 ) -> Any:
-    """The normalised exponentials ``exp(x) / sum(exp(x))`` along an axis.
+    """The normalized exponentials ``exp(x) / sum(exp(x))`` along an axis.
 
-    Where ``x`` has NaN or +inf, or nothing but -inf, all elements along the axis are
-    NaN, as are their derivatives.
+    If ``x`` contains NaN or +inf, or only -inf, all elements along the axis are NaN, as are their
+    derivatives.
 
     Parameters
     ----------
     x
         Real numbers.
     axis, dim
-        The axis, or several of them as one; the second is PyTorch's name for it.
+        The axis, or several axes together; ``dim`` is PyTorch's name for it.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -120,40 +123,47 @@ def softmax(
     return _softmax(x, axes=normalize_axes(either_axis("softmax", axis, dim), x.ndim, "softmax"))
 
 
-def _log_push(t: Any, out: Any, axes: tuple[int, ...]) -> Any:
+def _log_softmax_jvp(t: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return t - (exp(out) * t).sum(axis=axes, keepdims=True)
 
 
-def _log_pull(ct: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    return by_rows(_log_pulled, axes, out, ct)
+def _log_softmax_vjp(ct: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    return by_rows(_log_softmax_vjp_of_rows, axes, out, ct)
 
 
-def _log_pulled(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
-    return ct - exp(out) * accumulated(ct, axes, keepdims=True)
+def _log_softmax_vjp_of_rows(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
+    return ct - exp(out) * accumulate(ct, axes, keepdims=True)
 
 
-@opaque(x=(_log_pull, _log_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
+@opaque(
+    x=(_log_softmax_vjp, _log_softmax_jvp),
+    batch=shifted("axes"),
+    compound=True,
+    fresh=True,
+    total=True,
+)
 @along_rows
 def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if not x.size:
         return x.copy()
-    away, _ = _shifted(xp, x, axes, nan)
-    away -= xp.log(accumulated(xp.exp(away), axes, keepdims=True))
-    return away
+    shifted, _ = _minus_max(xp, x, axes, nan)
+    shifted -= xp.log(accumulate(xp.exp(shifted), axes, keepdims=True))
+    return shifted
 
 
+@public("fdbr.ops")
 @in_single
 def log_softmax(
     x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
 ) -> Any:
-    """The logarithm of `softmax`, without overflow or loss of small values.
+    """The logarithm of `softmax`, without overflow or underflow.
 
     Parameters
     ----------
     x
         Real numbers.
     axis, dim
-        The axis, or several of them as one; the second is PyTorch's name for it.
+        The axis, or several axes together; ``dim`` is PyTorch's name for it.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -166,55 +176,58 @@ def log_softmax(
     )
 
 
-def _shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    """The softmax, of which a result's derivative is made; 0 where the result is -inf."""
+def _softmax_of(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """The softmax, the derivative of `logsumexp`; 0 where the result is -inf."""
     out = reshape(where(out == -inf, 0, out), kept_shape(x.shape, axes))
     if type(out) is np.ndarray and np.isfinite(out).all():
-        return by_rows(_plain_shares, axes, x, out)
-    same = x == out  # among others where both are infinite, and x - out would be NaN
-    shares = exp(where(same, 0, x) - where(same, 0, out))
-    total = accumulated(shares, axes, keepdims=True)  # 1, but for the rounding of out
-    return shares * (1 / where(total == 0, 1, total))
+        return by_rows(_softmax_of_rows, axes, x, out)
+    same = x == out  # includes equal infinities, whose difference would be NaN
+    weights = exp(where(same, 0, x) - where(same, 0, out))
+    total = accumulate(weights, axes, keepdims=True)  # 1 up to the rounding of out
+    return weights * (1 / where(total == 0, 1, total))
 
 
-def _plain_shares(axes: tuple[int, ...], x: Any, out: Any) -> Any:
-    shares = exp_in_place(array_module(x), x - out)
-    total = accumulated(shares, axes, keepdims=True)
-    shares *= 1 / where(total == 0, 1, total)
-    return shares
+def _softmax_of_rows(axes: tuple[int, ...], x: Any, out: Any) -> Any:
+    weights = exp_in_place(array_module(x), x - out)
+    total = accumulate(weights, axes, keepdims=True)
+    weights *= 1 / where(total == 0, 1, total)
+    return weights
 
 
-def _sum_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    return reshape(ct, kept_shape(x.shape, axes)) * _shares(x, out, axes)
+def _logsumexp_vjp(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    return reshape(ct, kept_shape(x.shape, axes)) * _softmax_of(x, out, axes)
 
 
-def _sum_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    return accumulated(t * _shares(x, out, axes), axes)
+def _logsumexp_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    return accumulate(t * _softmax_of(x, out, axes), axes)
 
 
-@opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
+@opaque(
+    x=(_logsumexp_vjp, _logsumexp_jvp), batch=shifted("axes"), compound=True, fresh=True, total=True
+)
 def _logsumexp(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
-    out = by_rows(_log_of_sums, axes, x)
+    out = by_rows(_logsumexp_of_rows, axes, x)
     return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
 
-def _log_of_sums(axes: tuple[int, ...], x: Any) -> Any:
+def _logsumexp_of_rows(axes: tuple[int, ...], x: Any) -> Any:
     xp = array_module(x)
-    away, largest = _shifted(xp, x, axes, 0)
-    total = accumulated(exp_in_place(xp, away), axes, keepdims=True)
-    empty = total == 0  # there is nothing but -inf
+    shifted, largest = _minus_max(xp, x, axes, 0)
+    total = accumulate(exp_in_place(xp, shifted), axes, keepdims=True)
+    empty = total == 0  # all elements are -inf
     out = largest + xp.log(xp.where(empty, xp.ones_like(total), total))
     return xp.where(empty, xp.full_like(out, -inf), out)
 
 
+@public("fdbr.ops")
 @in_single
 def logsumexp(
     x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Any:
     """The logarithm of a sum of exponentials over axes, without overflow.
 
-    Of no elements it is -inf.  Of complex numbers it is the principal value, whose imaginary part
-    lies above -pi and not above pi.
+    For no elements it is -inf.  For complex numbers it is the principal value, with imaginary part
+    in (-pi, pi].
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -226,6 +239,6 @@ def logsumexp(
     out = _logsumexp(x, axes=axes)
     if out.dtype.kind == "c":
         angle = imag(out)
-        turns = ceil(where(isfinite(angle), angle, 0.0) / (2 * math.pi) - 0.5)
-        out = out - 1j * (2 * math.pi * turns)
+        periods = ceil(where(isfinite(angle), angle, 0.0) / (2 * math.pi) - 0.5)
+        out = out - 1j * (2 * math.pi * periods)
     return reshape(out, kept_shape(x.shape, axes)) if keepdims else out

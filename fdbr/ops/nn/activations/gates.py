@@ -1,16 +1,17 @@
-"""Activation functions of whole axes, and those with parameters of their own."""
+"""Activation functions along an axis, and those with learnable parameters."""
 
 import math
 from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.declare import constant, elementwise, shifted
 from fdbr.ops.dtypes import astype, in_single, is_number, is_traced
 from fdbr.ops.elementwise.arithmetic import clipped, hypot, minimum, sqrt
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
+from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_derivative
 from fdbr.ops.nn.activations.exponentials import relu, softmax
 from fdbr.ops.reductions.reduce import max, sum
 from fdbr.ops.shape.creation import asarray, floating
@@ -28,12 +29,12 @@ __all__ = [
     "swish",
 ]
 
-# --- of whole axes ------------------------------------------------------------------
+# --- along an axis --------------------------------------------------------------------
 
 
 @elementwise(
     x=lambda gate: sigmoid(gate),
-    gate=lambda x, gate: x * sigmoid_slope(gate),
+    gate=lambda x, gate: x * sigmoid_derivative(gate),
     heavy=True,
     compound=True,
 )
@@ -41,6 +42,7 @@ def _gated(xp: Any, x: Array, gate: Array) -> Array:
     return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
 
 
+@public("fdbr.ops")
 def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
     """One half of an axis times the `sigmoid` of the other.
 
@@ -52,7 +54,7 @@ def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
     x
         An array whose ``axis`` is of even length.
     axis, dim
-        The axis that is divided; in the result it is half as long.  (The second is PyTorch's name.)
+        The axis to halve.  (``dim`` is PyTorch's name.)
 
     Raises
     ------
@@ -66,16 +68,17 @@ def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
     """
     x = floating(x)
     axis = either_axis("glu", axis, dim)
-    place = normalize_axis(axis, x.ndim, "glu")
-    half, odd = divmod(x.shape[place], 2)
+    position = normalize_axis(axis, x.ndim, "glu")
+    half, odd = divmod(x.shape[position], 2)
     if odd:
         raise ValueError(f"fdbr.ops.glu: axis {axis} of x {describe(x)} must be of even length")
-    before = (slice(None),) * place
+    before = (slice(None),) * position
     return _gated(x[(*before, slice(None, half))], x[(*before, slice(half, None))])
 
 
+@public("fdbr.ops")
 def crelu(x: Array, /, *, axis: int = 1) -> Any:
-    """The positive and the negative parts, one after the other: ``concat([relu(x), relu(-x)])``.
+    """The positive and the negative parts, concatenated: ``concat([relu(x), relu(-x)])``.
 
     Shang, Sohn, Almeida & Lee, *Understanding and improving convolutional neural networks via
     concatenated rectified linear units*, ICML 2016.
@@ -85,7 +88,7 @@ def crelu(x: Array, /, *, axis: int = 1) -> Any:
     x
         Real floating.
     axis
-        The axis along which they are joined; in the result it is twice as long.
+        The axis to concatenate along; in the result it is twice as long.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -94,12 +97,13 @@ def crelu(x: Array, /, *, axis: int = 1) -> Any:
     """
     x = floating(x)
     refuse_complex("crelu", x)
-    place = normalize_axis(axis, x.ndim, "crelu")
-    return concat([relu(x), relu(-x)], axis=place)
+    position = normalize_axis(axis, x.ndim, "crelu")
+    return concat([relu(x), relu(-x)], axis=position)
 
 
+@public("fdbr.ops")
 def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
-    """The largest of each ``pool_size`` neighbours along an axis.
+    """The maximum of each group of ``pool_size`` neighbours along an axis.
 
     Goodfellow, Warde-Farley, Mirza, Courville & Bengio, *Maxout networks*, ICML 2013.
 
@@ -108,14 +112,14 @@ def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
     x
         Real floating.
     pool_size
-        How many elements become one; it divides the length of the axis.
+        The number of elements in a group; it must divide the length of the axis.
     axis
-        The axis, which becomes shorter.
+        The axis to reduce by the factor ``pool_size``.
 
     Raises
     ------
     TypeError, ValueError
-        If ``pool_size`` is no positive integer, or does not divide the length of the axis.
+        If ``pool_size`` is not a positive integer, or does not divide the length of the axis.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -123,18 +127,19 @@ def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
     array([[3., 0.]])
     """
     x = floating(x)
-    place = normalize_axis(axis, x.ndim, "maxout")
+    position = normalize_axis(axis, x.ndim, "maxout")
     size = integer("fdbr.ops.maxout", "pool_size", pool_size, least=1)
-    count, rest = divmod(x.shape[place], size)
+    count, rest = divmod(x.shape[position], size)
     if rest:
         raise ValueError(
             f"fdbr.ops.maxout: pool_size {size} must divide the length of axis {axis} of x "
             f"{describe(x)}"
         )
-    shape = (*x.shape[:place], count, size, *x.shape[place + 1 :])
-    return max(reshape(x, shape), axis=place + 1)
+    shape = (*x.shape[:position], count, size, *x.shape[position + 1 :])
+    return max(reshape(x, shape), axis=position + 1)
 
 
+@public("fdbr.ops")
 def softmin(
     x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
 ) -> Any:
@@ -145,7 +150,7 @@ def softmin(
     x
         Real numbers.
     axis, dim
-        The axis, or several of them as one; the second is PyTorch's name for it.
+        The axis, or several axes together; ``dim`` is PyTorch's name for it.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -155,24 +160,25 @@ def softmin(
     return softmax(-floating(x), axis=either_axis("softmin", axis, dim))
 
 
+@public("fdbr.ops")
 @in_single
 def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
-    """The probabilities that are nearest to ``x``; of small elements they are 0.
+    """The probabilities nearest to ``x`` in Euclidean distance; small elements have probability 0.
 
-    ``max(x - t, 0)``, with the ``t`` for which they add up to 1: Martins & Astudillo, *From
-    softmax to sparsemax*, ICML 2016.
+    ``max(x - t, 0)``, with the ``t`` for which they sum to 1: Martins & Astudillo, *From softmax
+    to sparsemax*, ICML 2016.
 
     Parameters
     ----------
     x
         Real floating.
     axis
-        The axis along which the probabilities add up.
+        The axis along which the probabilities sum to 1.
 
     Raises
     ------
     ValueError
-        If that axis is of length 0.
+        If the axis has length 0.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -181,32 +187,34 @@ def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
     """
     x = floating(x)
     refuse_complex("sparsemax", x)
-    place = normalize_axis(axis, x.ndim, "sparsemax")
-    if not x.shape[place]:
+    position = normalize_axis(axis, x.ndim, "sparsemax")
+    if not x.shape[position]:
         raise ValueError(f"fdbr.ops.sparsemax: axis {axis} of x {describe(x)} has no elements")
-    support = _support(x, axis=place)
-    inside = where(support, x, 0)
-    count = sum(astype(support, x.dtype), axis=place, keepdims=True)
-    shift = (sum(inside, axis=place, keepdims=True) - 1) / count
+    support = _support(x, axis=position)
+    is_support = where(support, x, 0)
+    count = sum(astype(support, x.dtype), axis=position, keepdims=True)
+    shift = (sum(is_support, axis=position, keepdims=True) - 1) / count
     return where(support, x - shift, 0)
 
 
 @constant(batch=shifted("axis"), total=True)
 def _support(xp: Any, x: Array, *, axis: int) -> Array:
-    """The places where the nearest probabilities are not 0, those of the largest elements."""
+    """Mark the elements with nonzero probability: the largest ones."""
     ordered = xp.flip(xp.sort(x, axis=axis), axis=axis)
-    numbers = xp.cumsum(xp.ones_like(x), axis=axis)
-    inside = 1 + numbers * ordered > xp.cumsum(ordered, axis=axis)
-    least = xp.where(inside, ordered, xp.full_like(ordered, math.inf)).min(axis=axis, keepdims=True)
+    counts = xp.cumsum(xp.ones_like(x), axis=axis)
+    is_support = 1 + counts * ordered > xp.cumsum(ordered, axis=axis)
+    least = xp.where(is_support, ordered, xp.full_like(ordered, math.inf)).min(
+        axis=axis, keepdims=True
+    )
     return x >= least
 
 
-# --- with parameters ----------------------------------------------------------------
+# --- with learnable parameters --------------------------------------------------------
 
 
 def from_second_axis(function: str, name: str, value: Any, x: Any) -> Any:
-    """A parameter whose axes are those of ``x`` after the first, or which is one number."""
-    if is_number(value):  # traced, maybe: it stays weak
+    """Reshape a parameter of the axes of ``x`` after the first so that it broadcasts."""
+    if is_number(value):  # traced or not, it stays weakly typed
         return value
     value = asarray(value)
     if value.ndim == 0 or value.shape == (1,):
@@ -225,11 +233,12 @@ def from_second_axis(function: str, name: str, value: Any, x: Any) -> Any:
     heavy="backward",
     compound=True,
 )
-def sloped(xp: Any, x: Array, weight: Array) -> Array:
-    """``x`` where it is positive, and elsewhere times a weight that broadcasts."""
+def parametric_relu(xp: Any, x: Array, weight: Array) -> Array:
+    """``x`` where it is positive and ``weight * x`` elsewhere, where ``weight`` broadcasts."""
     return clipped(xp, x, 0, math.inf) + weight * clipped(xp, x, -math.inf, 0)
 
 
+@public("fdbr.ops")
 def prelu(x: Array, weight: Array, /) -> Any:
     """``x`` where it is positive and ``weight * x`` elsewhere; its derivative at 0 is ``weight``.
 
@@ -238,10 +247,10 @@ def prelu(x: Array, weight: Array, /) -> Any:
     Parameters
     ----------
     x
-        Real floating, shape ``(N, C, ...)``, or any shape if there is one slope.
+        Real floating, shape ``(N, C, ...)``; any shape if there is one slope.
     weight
-        One slope, shape ``()`` or ``(1,)``; one for each channel, shape ``(C,)``; or those of
-        several axes after the first.
+        One slope, shape ``()`` or ``(1,)``; one for each channel, shape ``(C,)``; or one for each
+        element of several axes after the first.
 
     Raises
     ------
@@ -256,25 +265,28 @@ def prelu(x: Array, weight: Array, /) -> Any:
     """
     x = floating(x)
     refuse_complex("prelu", x)
-    return sloped(x, from_second_axis("prelu", "weight", weight, x))
+    return parametric_relu(x, from_second_axis("prelu", "weight", weight, x))
 
 
-def _swish_slope(x: Any, beta: Any) -> Any:
-    share = beta * x
-    return sigmoid(share) + x * (beta * sigmoid_slope(share))  # where the share is infinite, too
+def _swish_derivative(x: Any, beta: Any) -> Any:
+    argument = beta * x
+    return sigmoid(argument) + x * (
+        beta * sigmoid_derivative(argument)
+    )  # also for infinite arguments
 
 
 @elementwise(
-    x=_swish_slope,
-    beta=lambda x, beta: x * (x * sigmoid_slope(beta * x)),
+    x=_swish_derivative,
+    beta=lambda x, beta: x * (x * sigmoid_derivative(beta * x)),
     heavy=True,
     compound=True,
 )
 def _swish(xp: Any, x: Array, beta: Array) -> Array:
-    share = beta * x
-    return x * (sigmoid(share) if is_traced(share) else sigmoid.primitive.value(xp, share))
+    argument = beta * x
+    return x * (sigmoid(argument) if is_traced(argument) else sigmoid.primitive.value(xp, argument))
 
 
+@public("fdbr.ops")
 @in_single
 def swish(x: Array, beta: Array = 1.0, /) -> Any:
     """``x * sigmoid(beta * x)``; with ``beta = 1`` it is `silu`.
@@ -311,13 +323,16 @@ def swish(x: Array, beta: Array = 1.0, /) -> Any:
     compound=True,
 )
 def _squareplus(xp: Any, x: Array, root: Array) -> Array:
-    half = 0.5 * xp.hypot(x, root) + 0.5 * xp.abs(x)  # the whole would overflow before the result
+    half = 0.5 * xp.hypot(x, root) + 0.5 * xp.abs(
+        x
+    )  # half of each, as the sum may overflow where the result does not
     return xp.where(x > 0, half, 0.25 * root * root / half)
 
 
+@public("fdbr.ops")
 @in_single
 def squareplus(x: Array, b: Array = 4.0, /) -> Any:
-    """``(x + sqrt(x**2 + b)) / 2``, like `softplus` without exponentials.
+    """``(x + sqrt(x**2 + b)) / 2``, similar to `softplus`, without exponentials.
 
     Barron, *Squareplus*, arXiv:2112.11687.
 
@@ -326,7 +341,7 @@ def squareplus(x: Array, b: Array = 4.0, /) -> Any:
     x
         Real floating.
     b
-        A positive number, or an array of them that broadcasts: the width of the bend.
+        A positive number or array that broadcasts: the width of the transition.
 
     >>> from fdbr import ops
     >>> round(float(ops.squareplus(0.0)), 6), round(float(ops.squareplus(1.5)), 6)

@@ -1,4 +1,4 @@
-"""Further activation functions of neural networks, element by element."""
+"""Elementwise activation functions of neural networks."""
 
 import math
 from typing import Any
@@ -7,12 +7,13 @@ import numpy as np
 
 from fdbr.backends.cpu.codegen.math.normal import TAIL, TAIL_RATE
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, expm1, gaussian
-from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
+from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_derivative
 from fdbr.ops.special.errors import ndtr
 from fdbr.ops.special.library import refuse_complex
 
@@ -35,19 +36,19 @@ __all__ = [
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
-_GELU_END = 30.0  # from where on the approximation is 0 or the identity, in every dtype
+_GELU_END = 30.0  # beyond it the approximation is 0 or the identity in every dtype
 _LOG_TWO = math.log(2)
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 def _positive(x: Any) -> Any:
-    """1 where ``x`` is positive and 0 elsewhere, in the dtype of ``x``: faster than `where`."""
+    """1 where ``x`` is positive and 0 elsewhere, in the dtype of ``x``; faster than `where`."""
     if type(x) is np.ndarray:
         return (x > 0).astype(x.dtype)
     return astype(x > 0, result_type(x))
 
 
-# --- with a kink --------------------------------------------------------------------
+# --- piecewise ------------------------------------------------------------------------
 
 
 @elementwise(x=lambda out, low, high: (out > low) & (out < high), heavy="backward")
@@ -55,6 +56,7 @@ def _hard_limits(xp: Any, x: Array, *, low: float, high: float) -> Array:
     return clipped(xp, x, low, high)
 
 
+@public("fdbr.ops")
 def relu6(x: Array, /) -> Any:
     """``min(max(x, 0), 6)``; its derivative at both bounds is taken as 0.
 
@@ -65,6 +67,7 @@ def relu6(x: Array, /) -> Any:
     return _hard_limits(x, low=0, high=6)
 
 
+@public("fdbr.ops")
 def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     """``min(max(x, min_val), max_val)``; its derivative at both bounds is taken as 0.
 
@@ -85,6 +88,7 @@ def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     return _hard_limits(x, low=low, high=high)
 
 
+@public("fdbr.ops")
 def clipped_relu(x: Array, /, z: float = 20.0) -> Any:
     """``min(max(x, 0), z)``; its derivative at both bounds is taken as 0.
 
@@ -111,19 +115,21 @@ def _leaky_relu(xp: Any, x: Array, *, slope: float) -> Array:
     return xp.maximum(x, 0) + slope * xp.minimum(x, 0)
 
 
+@public("fdbr.ops")
 def leaky_relu(x: Array, /, negative_slope: float = 0.01, *, slope: float | None = None) -> Any:
     """``x`` where it is positive and ``negative_slope * x`` elsewhere.
 
-    The slope is PyTorch's and JAX's by default; Chainer's is 0.2.  It is the derivative at 0.
+    The default slope is that of PyTorch and JAX; Chainer's is 0.2.  The derivative at 0 is the
+    slope.
 
     Parameters
     ----------
     x
         An array.
     negative_slope
-        A number.
+        The slope for negative numbers.
     slope
-        Another name for it.
+        Another name for ``negative_slope``.
 
     >>> from fdbr import ops
     >>> ops.leaky_relu(-2.0, negative_slope=0.25)
@@ -132,12 +138,12 @@ def leaky_relu(x: Array, /, negative_slope: float = 0.01, *, slope: float | None
     return _leaky_relu(x, slope=float(negative_slope if slope is None else slope))
 
 
-def _elu_slope(x: Any, above: float, scale: float, alpha: float) -> Any:
+def _elu_derivative(x: Any, above: float, scale: float, alpha: float) -> Any:
     positive = _positive(x)
     return above * positive + (1 - positive) * (scale / alpha) * exp(minimum(x, 0) / alpha)
 
 
-@elementwise(x=_elu_slope, heavy=True, compound=True)
+@elementwise(x=_elu_derivative, heavy=True, compound=True)
 def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Array:
     below = clipped(xp, x, -math.inf, 0)
     if alpha != 1:
@@ -149,6 +155,7 @@ def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Arra
     return (positive if above == 1 else above * positive) + below
 
 
+@public("fdbr.ops")
 @in_single
 def elu(x: Array, /, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x) - 1)`` elsewhere.
@@ -163,6 +170,7 @@ def elu(x: Array, /, alpha: float = 1.0) -> Any:
     return _elu(x, above=1.0, scale=float(alpha), alpha=1.0)
 
 
+@public("fdbr.ops")
 @in_single
 def celu(x: Array, /, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x / alpha) - 1)`` elsewhere.
@@ -176,9 +184,10 @@ def celu(x: Array, /, alpha: float = 1.0) -> Any:
     return _elu(x, above=1.0, scale=float(alpha), alpha=float(alpha))
 
 
+@public("fdbr.ops")
 @in_single
 def selu(x: Array, /) -> Any:
-    """A multiple of `elu` that keeps mean 0 and variance 1.
+    """A scaled `elu` that preserves mean 0 and variance 1 of activations.
 
     ``1.0507 * elu(x, alpha=1.6733)``: Klambauer, Unterthiner, Mayr & Hochreiter,
     *Self-normalizing neural networks*, NIPS 2017.
@@ -193,6 +202,7 @@ def selu(x: Array, /) -> Any:
 # --- smooth -------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> Any:
     """``log(1 + exp(beta * x)) / beta``, without overflow.
@@ -202,10 +212,10 @@ def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> 
     x
         Real floating.
     beta
-        A number, by which the bend is narrower.
+        The inverse width of the transition.
     threshold
-        Where ``beta * x`` is larger than that, the result is ``x``; by default nowhere.
-        (PyTorch has 20, whose result differs by 2e-9.)
+        Where ``beta * x`` is larger than this, the result is ``x``; by default nowhere.
+        (PyTorch's default is 20, with a difference of 2e-9.)
 
     Raises
     ------
@@ -228,9 +238,9 @@ def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> 
 def _softplus(xp: Any, x: Array, *, beta: float) -> Array:
     """``log(1 + exp(beta * x)) / beta``."""
     refuse_complex("softplus", x)
-    if type(x) is np.ndarray and x.size < _LITTLE and beta == 1:
+    if type(x) is np.ndarray and x.size < _SMALL and beta == 1:
         return np.logaddexp(x, 0)
-    # Of many elements this takes a tenth of the time of logaddexp.
+    # For many elements this takes a tenth of the time of logaddexp.
     low, high = (0, math.inf) if beta > 0 else (-math.inf, 0)
     rest = xp.abs(x) if math.fabs(beta) == 1 else math.fabs(beta) * xp.abs(x)
     rest = xp.log1p(xp.exp(-rest))
@@ -246,21 +256,21 @@ def log_sigmoid(xp: Any, x: Array) -> Array:
     -1000.0
     """
     refuse_complex("log_sigmoid", x)
-    if type(x) is np.ndarray and x.size < _LITTLE:
-        return 0 - np.logaddexp(-x, 0)  # +0 of large numbers, as below
+    if type(x) is np.ndarray and x.size < _SMALL:
+        return 0 - np.logaddexp(-x, 0)  # +0 for large numbers, as below
     return clipped(xp, x, -math.inf, 0) - xp.log1p(xp.exp(-xp.abs(x)))
 
 
 @elementwise(x=lambda x: 1 / expm1(x), heavy=True, compound=True)
 def log1mexp(xp: Any, x: Array) -> Array:
-    """``log(1 - exp(-x))`` of positive numbers, without loss of digits, as in JAX.
+    """``log(1 - exp(-x))`` of positive numbers, without cancellation, as in JAX.
 
     >>> from fdbr import ops
     >>> round(ops.log1mexp(1.0), 6)
     -0.458675
     """
     refuse_complex("log1mexp", x)
-    near = x < _LOG_TWO  # where exp(-x) is next to 1
+    near = x < _LOG_TWO  # exp(-x) is near 1 here
     return xp.where(
         near, xp.log(-xp.expm1(-xp.where(near, x, 1))), xp.log1p(-xp.exp(-xp.where(near, 1, x)))
     )
@@ -278,11 +288,11 @@ def softsign(xp: Any, x: Array) -> Array:
     return x / (1 + xp.abs(x))
 
 
-def _silu_slope(x: Any) -> Any:
-    return sigmoid(x) + x * sigmoid_slope(x)
+def _silu_derivative(x: Any) -> Any:
+    return sigmoid(x) + x * sigmoid_derivative(x)
 
 
-@elementwise(x=_silu_slope, heavy=True, compound=True)
+@elementwise(x=_silu_derivative, heavy=True, compound=True)
 def silu(xp: Any, x: Array) -> Array:
     """``x * sigmoid(x)``, also called swish.
 
@@ -290,26 +300,25 @@ def silu(xp: Any, x: Array) -> Array:
     >>> ops.silu(0.0), round(ops.silu(1.0), 6)
     (0.0, 0.731059)
     """
-    # `jit` takes it apart with a traced value.
+    # Compilers call this function with a traced value to decompose it.
     return x * (sigmoid(x) if is_traced(x) else sigmoid.primitive.value(xp, x))
 
 
-_LITTLE = 1 << 6  # elements, below which one function of NumPy's takes less time than several
-_MANY = 1 << 12  # elements from which on few of them are looked at
-_FEW = 1 << 10  # elements, below which SciPy's ndtr takes less time
-_TAIL_END = 40.0  # where it is 0 in float32
+_SMALL = 1 << 6  # elements, below which one call of NumPy is faster than several
+_FEW = 1 << 10  # elements, below which SciPy's ndtr is faster
+_TAIL_END = 40.0  # the tail is 0 in float32 from here on
 
 
-def _upper_tail(t: Any) -> Any:
-    """``1 - ndtr(t)`` of NumPy's float32 arrays of ``t >= 0``, as kernels have it."""
+def _normal_tail(t: Any) -> Any:
+    """``1 - ndtr(t)`` of float32 arrays ``t >= 0``, by the polynomial that kernels use."""
     share = TAIL_RATE * t
     share += 1
     np.reciprocal(share, out=share)
-    bent = 1 - 2 * share
-    total = TAIL[-1] * bent
+    variable = 1 - 2 * share
+    total = TAIL[-1] * variable
     for term in reversed(TAIL[1:-1]):
         total += term
-        total *= bent
+        total *= variable
     total += TAIL[0]
     total *= share
     total *= gaussian.primitive.value(np, t, rate=0.5)
@@ -326,56 +335,56 @@ def _is_fast(x: Any) -> bool:
 
 
 @elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True)
-def _gelu_share(xp: Any, x: Array) -> Array:
+def _normal_cdf(xp: Any, x: Array) -> Array:
     if not _is_fast(x):
         return ndtr.primitive.value(xp, x)
-    return xp.abs((x > 0) - _upper_tail(_magnitude(x)))
+    return xp.abs((x > 0) - _normal_tail(_magnitude(x)))
 
 
 @elementwise(
-    x=lambda x: _gelu_share(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True
+    x=lambda x: _normal_cdf(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True
 )
 def _gelu(xp: Any, x: Array) -> Array:
     if not _is_fast(x):
         return x * ndtr.primitive.value(xp, x)
-    return x * _gelu_share.primitive.value(xp, x)
+    return x * _normal_cdf.primitive.value(xp, x)
 
 
-def _gelu_tanh_slope(x: Any) -> Any:
-    x = minimum(maximum(x, -_GELU_END), _GELU_END)  # where its powers are not infinite
-    bent = 3 * _GELU_CUBE * x * x
-    share = x * (1 + bent / 3) * (2 * _GELU_SCALE)
-    return sigmoid(share) + sigmoid_slope(share) * x * (1 + bent) * (2 * _GELU_SCALE)
+def _gelu_tanh_derivative(x: Any) -> Any:
+    x = minimum(maximum(x, -_GELU_END), _GELU_END)  # so that its powers are finite
+    variable = 3 * _GELU_CUBE * x * x
+    share = x * (1 + variable / 3) * (2 * _GELU_SCALE)
+    return sigmoid(share) + sigmoid_derivative(share) * x * (1 + variable) * (2 * _GELU_SCALE)
 
 
-@elementwise(x=_gelu_tanh_slope, heavy=True, compound=True)
+@elementwise(x=_gelu_tanh_derivative, heavy=True, compound=True)
 def _gelu_tanh(xp: Any, x: Array) -> Array:
-    # 1 + tanh(u) is 2 sigmoid(2 u), which keeps its digits where the tangent is next to -1.
+    # 1 + tanh(u) is 2 sigmoid(2 u), which does not cancel where the tanh is near -1.
     share = x * (2 * _GELU_SCALE + 2 * _GELU_SCALE * _GELU_CUBE * (x * x))
     return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
 
 
+@public("fdbr.ops")
 @in_single
 def gelu(x: Array, /, *, approximate: bool | str = False) -> Any:
-    """``x * ndtr(x)``, with the distribution function of the normal distribution.
+    """``x * ndtr(x)``, with the cumulative distribution function of the normal distribution.
 
     With ``approximate`` it is ``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``,
-    which differs by less than 0.0005 and is faster: Hendrycks & Gimpel, *Gaussian
-    error linear units*, arXiv:1606.08415.
+    which is faster and differs by less than 0.0005: Hendrycks & Gimpel, *Gaussian error linear
+    units*, arXiv:1606.08415.
 
     Parameters
     ----------
     x
         Real floating.
     approximate
-        True or ``"tanh"`` for the approximation, False or ``"none"`` for the function itself:
-        JAX's words and PyTorch's.  (JAX approximates by default, this function and PyTorch's do
-        not.)
+        True or ``"tanh"`` for the approximation, False or ``"none"`` for the exact function, as in
+        JAX or PyTorch.  (JAX approximates by default; PyTorch and this function do not.)
 
     Raises
     ------
     ValueError
-        If ``approximate`` is something else.
+        If ``approximate`` is none of these.
 
     >>> from fdbr import ops
     >>> round(ops.gelu(1.0), 4), round(ops.gelu(1.0, approximate=True), 4)
@@ -391,24 +400,25 @@ def gelu(x: Array, /, *, approximate: bool | str = False) -> Any:
     )
 
 
-_MISH_END = 21.0  # from where on the hyperbolic tangent is 1 in every dtype
+_MISH_END = 21.0  # from here on tanh(softplus(x)) is 1 in every dtype
 
 
-def _mish_slope(x: Any) -> Any:
+def _mish_derivative(x: Any) -> Any:
     x = minimum(x, _MISH_END)
     e = exp(x)
-    part = e * (2 + e)  # the hyperbolic tangent of softplus(x) is part / (2 + part)
-    whole = 2 + part
-    return part / whole + x * (4 * e * (1 + e) / (whole * whole))
+    numerator = e * (2 + e)  # the hyperbolic tangent of softplus(x) is part / (2 + part)
+    denominator = 2 + numerator
+    return numerator / denominator + x * (4 * e * (1 + e) / (denominator * denominator))
 
 
-@elementwise(x=_mish_slope, heavy=True, compound=True)
+@elementwise(x=_mish_derivative, heavy=True, compound=True)
 def _mish(xp: Any, x: Array) -> Array:
     e = xp.exp(clipped(xp, x, -math.inf, _MISH_END))
-    part = e * (2 + e)
-    return x * (part / (2 + part))
+    numerator = e * (2 + e)
+    return x * (numerator / (2 + numerator))
 
 
+@public("fdbr.ops")
 @in_single
 def mish(x: Array, /) -> Any:
     """``x * tanh(softplus(x))``: Misra, arXiv:1908.08681.

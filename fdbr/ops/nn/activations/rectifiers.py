@@ -1,9 +1,10 @@
-"""Activation functions that are pieces of lines and parabolas, element by element."""
+"""Piecewise linear and quadratic activation functions, and shrinkage functions."""
 
 import math
 from typing import Any
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import astype, in_single, is_complex, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, square
@@ -29,7 +30,7 @@ def _within(x: Any, low: float, high: float) -> Any:
     return astype((x > low) & (x < high), result_type(x))
 
 
-# --- hard forms of the sigmoid ------------------------------------------------------
+# --- piecewise linear sigmoids --------------------------------------------------------
 
 
 @elementwise(x=lambda out, slope: slope * _within(out, 0, 1), heavy="backward", compound=True)
@@ -37,18 +38,19 @@ def _hard_sigmoid(xp: Any, x: Array, *, slope: float) -> Array:
     return clipped(xp, x * slope + 0.5, 0, 1)
 
 
+@public("fdbr.ops")
 @in_single
 def hard_sigmoid(x: Array, /, *, slope: float = 1 / 6) -> Any:
-    """The `sigmoid` as pieces of lines, ``min(max(slope * x + 1/2, 0), 1)``.
+    """A piecewise linear `sigmoid`, ``min(max(slope * x + 1/2, 0), 1)``.
 
-    The derivative where the pieces meet is taken as 0.
+    The derivative at the two bounds is taken as 0.
 
     Parameters
     ----------
     x
         Real floating.
     slope
-        The slope at 0: by default that of JAX and PyTorch; Chainer's is 0.2.
+        The slope at 0; the default is that of JAX and PyTorch, Chainer's is 0.2.
 
     >>> from fdbr import ops
     >>> ops.hard_sigmoid(-4.0), ops.hard_sigmoid(1.5), ops.hard_sigmoid(1.0, slope=0.2)
@@ -58,16 +60,17 @@ def hard_sigmoid(x: Array, /, *, slope: float = 1 / 6) -> Any:
     return _hard_sigmoid(x, slope=float(slope))
 
 
-def _hard_swish_slope(x: Any) -> Any:
-    share = _hard_sigmoid(x, slope=1 / 6)
-    return share + where((share > 0) & (share < 1), x * (1 / 6), 0)  # x may be infinite elsewhere
+def _hard_swish_derivative(x: Any) -> Any:
+    gate = _hard_sigmoid(x, slope=1 / 6)
+    return gate + where((gate > 0) & (gate < 1), x * (1 / 6), 0)  # x may be infinite elsewhere
 
 
-@elementwise(x=_hard_swish_slope, heavy="backward", compound=True)
+@elementwise(x=_hard_swish_derivative, heavy="backward", compound=True)
 def _hard_swish(xp: Any, x: Array) -> Array:
     return x * clipped(xp, x * (1 / 6) + 0.5, 0, 1)
 
 
+@public("fdbr.ops")
 @in_single
 def hard_swish(x: Array, /) -> Any:
     """``x * hard_sigmoid(x)``.
@@ -82,6 +85,7 @@ def hard_swish(x: Array, /) -> Any:
     return _hard_swish(x)
 
 
+@public("fdbr.ops")
 def hard_silu(x: Array, /) -> Any:
     """Another name of `hard_swish`, as in JAX.
 
@@ -100,9 +104,10 @@ def _hard_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
     return xp.where(xp.abs(x) <= lambd, xp.zeros_like(x), x)  # NaN stays
 
 
+@public("fdbr.ops")
 @in_single
 def hard_shrink(x: Array, /, lambd: float = 0.5) -> Any:
-    """``x`` where its magnitude is larger than ``lambd``, and 0 elsewhere.
+    """``x`` where ``abs(x) > lambd``, and 0 elsewhere.
 
     Raises
     ------
@@ -122,11 +127,10 @@ def _soft_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
     return x - clipped(xp, x, -lambd, lambd)
 
 
+@public("fdbr.ops")
 @in_single
 def soft_shrink(x: Array, /, lambd: float = 0.5) -> Any:
-    """``x`` brought nearer to 0 by ``lambd``, and 0 where it is nearer.
-
-    It is the proximal operator of ``lambd * abs(x)``.
+    """``sign(x) * max(abs(x) - lambd, 0)``, the proximal operator of ``lambd * abs(x)``.
 
     Raises
     ------
@@ -141,9 +145,9 @@ def soft_shrink(x: Array, /, lambd: float = 0.5) -> Any:
     return _soft_shrink(x, lambd=_not_negative("soft_shrink", "lambd", lambd))
 
 
-# The coefficients of (x cosh(x) - sinh(x)) / x**3 in x**2, as many as double precision needs.
+# The series of (x cosh(x) - sinh(x)) / x**3 in x**2, to double precision.
 _SHRUNK = tuple(2 * k / math.factorial(2 * k + 1) for k in range(13, 0, -1))
-_SHRUNK_END = 2.0  # from where on the difference itself has all its digits
+_SHRUNK_END = 2.0  # from here on x - tanh(x) does not cancel
 
 
 @elementwise(x=lambda x: square(tanh(x)), heavy=True, compound=True)
@@ -157,9 +161,10 @@ def _tanh_shrink(xp: Any, x: Array) -> Array:
     return xp.where(xp.abs(x) < _SHRUNK_END, series, x - xp.tanh(x))
 
 
+@public("fdbr.ops")
 @in_single
 def tanh_shrink(x: Array, /) -> Any:
-    """``x - tanh(x)``, without loss of digits near 0.
+    """``x - tanh(x)``, without cancellation near 0.
 
     >>> from fdbr import ops
     >>> round(ops.tanh_shrink(1.0), 6)
@@ -168,6 +173,7 @@ def tanh_shrink(x: Array, /) -> Any:
     return x - tanh(x) if is_complex(x) else _tanh_shrink(x)
 
 
+@public("fdbr.ops")
 @in_single
 def threshold(x: Array, /, threshold: float, value: float) -> Any:
     """``x`` where it is larger than ``threshold``, and ``value`` elsewhere; NaN stays.
@@ -179,20 +185,21 @@ def threshold(x: Array, /, threshold: float, value: float) -> Any:
     return where(x <= threshold, float(value), x)
 
 
-# --- smooth for once ----------------------------------------------------------------
+# --- piecewise quadratic --------------------------------------------------------------
 
 
 @elementwise(x=lambda x: _hard_sigmoid(x, slope=0.5), heavy=True, compound=True)
 def _sparse_plus(xp: Any, x: Array) -> Array:
-    bent = clipped(xp, x, -1, 1)
-    return (bent + 1) * (bent + 1) * 0.25 + (clipped(xp, x, 1, math.inf) - 1)
+    middle = clipped(xp, x, -1, 1)
+    return (middle + 1) * (middle + 1) * 0.25 + (clipped(xp, x, 1, math.inf) - 1)
 
 
+@public("fdbr.ops")
 @in_single
 def sparse_plus(x: Array, /) -> Any:
-    """0 up to -1, ``x`` from 1 on, and ``(x + 1)**2 / 4`` between.
+    """0 up to -1, ``x`` from 1 on, and ``(x + 1)**2 / 4`` between; as in JAX.
 
-    The function of which `sparse_sigmoid` is the derivative, as in JAX.
+    Its derivative is `sparse_sigmoid`.
 
     >>> from fdbr import ops
     >>> ops.sparse_plus(-2.0), ops.sparse_plus(0.0), ops.sparse_plus(3.0)
@@ -202,6 +209,7 @@ def sparse_plus(x: Array, /) -> Any:
     return _sparse_plus(x)
 
 
+@public("fdbr.ops")
 def sparse_sigmoid(x: Array, /) -> Any:
     """``min(max((x + 1) / 2, 0), 1)``, as in JAX: `sparsemax` of ``(x, 0)``.
 

@@ -1,1 +1,1 @@
-"""Attention, embeddings and positions."""
+"""Attention, embeddings and position encodings."""

@@ -1,9 +1,9 @@
-"""Attention block by block: in memory that grows with the length of a sequence, not its square.
+"""Attention block by block, in memory linear in the sequence length instead of quadratic.
 
-Weights are made for some queries and some keys at a time, with a running maximum and sum, and
-again in the backward pass, from the logarithms of the sums: Dao et al., *FlashAttention*, NeurIPS
-2022; Rabe & Staats, *Self-attention does not need O(n²) memory*, 2021.  Derivatives of a higher
-order, and forward ones, are those of the whole product.
+Weights are computed for some queries and some keys at a time, with a running maximum and sum, and
+recomputed in the backward pass from the logarithms of the sums: Dao et al., *FlashAttention*,
+NeurIPS 2022; Rabe & Staats, *Self-attention does not need O(n²) memory*, 2021.  Forward and higher
+derivatives compute all weights at once.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from fdbr.ops.declare import constant, fit, opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.nn.activations.exponentials import exp_in_place
-from fdbr.ops.nn.attention.pieces import Blocks, How
+from fdbr.ops.nn.attention.pieces import Blocks, Settings
 from fdbr.ops.nn.attention.weights import attention_weights
 from fdbr.ops.products import matmul
 from fdbr.ops.shape.manipulation import matrix_transpose, reshape
@@ -25,285 +25,303 @@ __all__ = ["block_attention"]
 
 
 def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    """All operands with all axes, and repeated along the batch: each has a slope of its own."""
+    """Broadcast all operands to all axes and the batch, as each example has its own cotangents."""
     rank = max(value.ndim - flag for value, flag in zip(values, batched, strict=True))
-    whole = []
+    operands = []
     for value, flag in zip(values, batched, strict=True):
         shape = value.shape[flag:]
         shape = value.shape[:flag] + (1,) * (rank - len(shape)) + shape
-        whole.append(spread(reshape(value, shape), flag, size))
-    return apply(*whole, **params)
+        operands.append(spread(reshape(value, shape), flag, size))
+    return apply(*operands, **params)
 
 
-def _slopes_of(
-    ct: Any, query: Any, key: Any, value: Any, mask: Any, seed: Any, out: Any, how: How
+def _first_vjp(
+    ct: Any, query: Any, key: Any, value: Any, mask: Any, seed: Any, out: Any, settings: Settings
 ) -> Any:
     out, logs = out
     if ct[0] is None:
         ct = (out * 0, None)
-    return _block_slopes(query, key, value, mask, seed, ct[0], out, logs, how=how)
+    return _block_attention_vjp(query, key, value, mask, seed, ct[0], out, logs, settings=settings)
 
 
-def _pushed(name: str) -> Callable[..., Any]:
-    """The forward rule of an operand: of the whole product."""
+def _jvp_of(name: str) -> Callable[..., Any]:
+    """Make the jvp rule of an operand, which computes all weights at once."""
 
-    def push(t: Any, query: Any, key: Any, value: Any, mask: Any, seed: Any, how: How) -> Any:
-        return _Whole(query, key, value, mask, seed, how).tangent(**{name: t}), None
+    def jvp(
+        t: Any, query: Any, key: Any, value: Any, mask: Any, seed: Any, settings: Settings
+    ) -> Any:
+        return _FullAttention(query, key, value, mask, seed, settings).result_jvp(**{name: t}), None
 
-    return push
+    return jvp
 
 
-def _slope(place: int) -> Callable[..., Any]:
-    return lambda slopes, like: fit(slopes[place], like)
+def _cotangent(index: int) -> Callable[..., Any]:
+    return lambda cotangents, like: fit(cotangents[index], like)
 
 
 @opaque(
-    first=_slopes_of,
-    query=(_slope(0), _pushed("query")),
-    key=(_slope(1), _pushed("key")),
-    value=(_slope(2), _pushed("value")),
-    mask=(_slope(3), _pushed("mask")),
+    first=_first_vjp,
+    query=(_cotangent(0), _jvp_of("query")),
+    key=(_cotangent(1), _jvp_of("key")),
+    value=(_cotangent(2), _jvp_of("value")),
+    mask=(_cotangent(3), _jvp_of("mask")),
     batch=_batch,
     fresh=True,
     total=True,
 )
 def block_attention(
-    xp: Any, query: Array, key: Array, value: Array, mask: Array, seed: Array, *, how: How
+    xp: Any, query: Array, key: Array, value: Array, mask: Array, seed: Array, *, settings: Settings
 ) -> Array:
-    """The means of the values, and the logarithms of the sums of their weights.
+    """Compute attention, and the logarithms of the sums of weights.
 
-    Operands have two axes of their own, before which the others broadcast: ``(queries, width)``,
-    ``(keys, width)``, ``(keys, any)``, ``(queries or 1, keys or 1)`` and ``(1, 2)``.
+    The last two axes of the operands are ``(queries, width)``, ``(keys, width)``, ``(keys, any)``,
+    ``(queries or 1, keys or 1)`` and ``(1, 2)``; all axes before them broadcast.
     """
-    blocks = Blocks(xp, query, key, value, mask, seed, how)
+    blocks = Blocks(xp, query, key, value, mask, seed, settings)
     out = xp.empty((*blocks.lead, query.shape[-2], value.shape[-1]), dtype=query.dtype)
     logs = xp.empty((*out.shape[:-1], 1), dtype=query.dtype)
-    for place in blocks.places():
+    for index in blocks.batch_indices():
         for rows in blocks.rows():
-            out[place][..., rows, :], logs[place][..., rows, :] = blocks.seen(place, rows)
+            out[index][..., rows, :], logs[index][..., rows, :] = blocks.attend(index, rows)
     return out, logs
 
 
-# --- and back -----------------------------------------------------------------------
+# --- the backward pass ----------------------------------------------------------------
 
 
-def _slopes_pull(
+def _vjp_first_vjp(
     ct: Any,
     query: Any,
     key: Any,
     value: Any,
     mask: Any,
     seed: Any,
-    slope: Any,
-    how: How,
+    out_ct: Any,
+    settings: Settings,
 ) -> Any:
-    return _Whole(query, key, value, mask, seed, how).second(slope, *ct)
+    return _FullAttention(query, key, value, mask, seed, settings).vjp_vjp(out_ct, *ct)
 
 
-def _slopes_push(name: str) -> Callable[..., Any]:
-    def push(
+def _vjp_jvp_of(name: str) -> Callable[..., Any]:
+    def jvp(
         t: Any,
         query: Any,
         key: Any,
         value: Any,
         mask: Any,
         seed: Any,
-        slope: Any,
+        out_ct: Any,
         out: Any,
-        how: How,
+        settings: Settings,
     ) -> Any:
-        moved = _Whole(query, key, value, mask, seed, how).slopes_moved(slope, **{name: t})
-        pairs = zip(moved, out, strict=True)
+        full = _FullAttention(query, key, value, mask, seed, settings)
+        pairs = zip(full.vjp_jvp(out_ct, **{name: t}), out, strict=True)
         return tuple(None if m is None else fit(m, (x.shape, x.dtype)) for m, x in pairs)
 
-    return push
+    return jvp
 
 
 @opaque(
-    first=_slopes_pull,
-    query=(_slope(0), _slopes_push("query")),
-    key=(_slope(1), _slopes_push("key")),
-    value=(_slope(2), _slopes_push("value")),
-    mask=(_slope(3), _slopes_push("mask")),
-    slope=(_slope(4), _slopes_push("slope")),
+    first=_vjp_first_vjp,
+    query=(_cotangent(0), _vjp_jvp_of("query")),
+    key=(_cotangent(1), _vjp_jvp_of("key")),
+    value=(_cotangent(2), _vjp_jvp_of("value")),
+    mask=(_cotangent(3), _vjp_jvp_of("mask")),
+    out_ct=(_cotangent(4), _vjp_jvp_of("out_ct")),
     batch=_batch,
     fresh=True,
     total=True,
 )
-def _block_slopes(
+def _block_attention_vjp(
     xp: Any,
     query: Array,
     key: Array,
     value: Array,
     mask: Array,
     seed: Array,
-    slope: Array,
+    out_ct: Array,
     out: Array,
     logs: Array,
     *,
-    how: How,
+    settings: Settings,
 ) -> Array:
-    """The gradients by query, key, value and mask, where ``slope`` is that by the result."""
-    blocks = Blocks(xp, query, key, value, mask, seed, how)
-    operands = (query, key, value, *((mask,) if how.sloped else ()))
-    slopes = [xp.zeros(x.shape, dtype=x.dtype) for x in operands]
-    for place in blocks.places():
+    """Compute the cotangents of query, key, value and mask, where ``out_ct`` is the result's."""
+    blocks = Blocks(xp, query, key, value, mask, seed, settings)
+    operands = (query, key, value, *((mask,) if settings.mask_is_differentiated else ()))
+    cotangents = [xp.zeros(x.shape, dtype=x.dtype) for x in operands]
+    for index in blocks.batch_indices():
         for rows in blocks.rows():
-            _add_slopes(blocks, place, rows, (slope, out, logs), slopes)
-    return (*slopes, *(() if how.sloped else (xp.zeros(mask.shape, dtype=query.dtype),)))
+            _add_cotangents(blocks, index, rows, (out_ct, out, logs), cotangents)
+    return (
+        *cotangents,
+        *(() if settings.mask_is_differentiated else (xp.zeros(mask.shape, dtype=query.dtype),)),
+    )
 
 
-def _add_slopes(blocks: Blocks, place: Any, rows: slice, known: Any, slopes: Any) -> None:
-    """Add what the queries of a block give."""
-    xp, how = blocks.xp, blocks.how
-    slope, out, logs = (blocks.at(x, place)[..., rows, :] for x in known)
-    query = blocks.at(blocks.query, place)[..., rows, :] * how.scale
-    key, value = blocks.at(blocks.key, place), blocks.at(blocks.value, place)
-    by_query, by_key, by_value, *by_mask = (blocks.at(x, place) for x in slopes)
-    mean = (slope * out).sum(axis=-1, keepdims=True)
-    keep = blocks.keep(place, rows)
+def _add_cotangents(
+    blocks: Blocks, index: Any, rows: slice, per_query: Any, cotangents: Any
+) -> None:
+    """Add the cotangents from the queries of a block."""
+    xp, settings = blocks.xp, blocks.settings
+    ct, out, logs = (blocks.select(x, index)[..., rows, :] for x in per_query)
+    query = blocks.select(blocks.query, index)[..., rows, :] * settings.scale
+    key, value = blocks.select(blocks.key, index), blocks.select(blocks.value, index)
+    ct_query, ct_key, ct_value, *ct_mask = (blocks.select(x, index) for x in cotangents)
+    mean = (ct * out).sum(axis=-1, keepdims=True)
+    dropout_factors = blocks.dropout_factors(index, rows)
     for columns in blocks.columns(rows):
-        weights = blocks.scores(query, place, rows, columns)
+        weights = blocks.scores(query, index, rows, columns)
         weights -= logs
         weights = exp_in_place(xp, weights)
-        moved = slope @ value[..., columns, :].swapaxes(-1, -2)
-        kept = weights
-        if keep is not None:
-            moved *= keep
-            kept = weights * keep
-        _add(by_value[..., columns, :], kept.swapaxes(-1, -2) @ slope)
-        moved -= mean
-        moved *= weights
-        _add(by_key[..., columns, :], moved.swapaxes(-1, -2) @ query)
-        _add(by_query[..., rows, :], (moved @ key[..., columns, :]) * how.scale)
-        if by_mask:
-            _add(blocks.part_of(by_mask[0], rows, columns), moved)
+        d_scores = ct @ value[..., columns, :].swapaxes(-1, -2)
+        with_dropout = weights
+        if dropout_factors is not None:
+            d_scores *= dropout_factors
+            with_dropout = weights * dropout_factors
+        _add(ct_value[..., columns, :], with_dropout.swapaxes(-1, -2) @ ct)
+        d_scores -= mean
+        d_scores *= weights
+        _add(ct_key[..., columns, :], d_scores.swapaxes(-1, -2) @ query)
+        _add(ct_query[..., rows, :], (d_scores @ key[..., columns, :]) * settings.scale)
+        if ct_mask:
+            _add(blocks.mask_block(ct_mask[0], rows, columns), d_scores)
 
 
-def _add(into: Any, term: Any) -> None:
-    """Add to an array in its place, and add up where it has fewer axes, or of length 1."""
-    if into.shape != term.shape:
-        term = term.sum(axis=tuple(range(term.ndim - into.ndim)))
-        axes = tuple(i for i, n in enumerate(into.shape) if n != term.shape[i])
+def _add(target: Any, term: Any) -> None:
+    """Add to an array in place, after summing over axes that it lacks or that have length 1."""
+    if target.shape != term.shape:
+        term = term.sum(axis=tuple(range(term.ndim - target.ndim)))
+        axes = tuple(i for i, n in enumerate(target.shape) if n != term.shape[i])
         term = term.sum(axis=axes, keepdims=True)
-    into += term
+    target += term
 
 
-# --- all at once, for derivatives of derivatives --------------------------------------
+# --- all weights at once, for forward and higher derivatives --------------------------
 
 
 @constant(batch=_batch)
-def _kept_weights(xp: Any, seed: Array, like: Array, *, how: How) -> Array:
-    """The factors by which dropout multiplies all weights, which are like ``like``."""
-    blocks = Blocks(xp, like, like.mT, like, like, seed, how)
+def _kept_weights(xp: Any, seed: Array, like: Array, *, settings: Settings) -> Array:
+    """Compute the dropout factors of all weights, whose shape is that of ``like``."""
+    blocks = Blocks(xp, like, like.mT, like, like, seed, settings)
     out = xp.empty((*blocks.lead, *like.shape[-2:]), dtype=like.dtype)
     blocks.height = blocks.queries
-    for place in blocks.places():
-        out[place] = blocks.keep(place, slice(0, blocks.queries))
+    for index in blocks.batch_indices():
+        out[index] = blocks.dropout_factors(index, slice(0, blocks.queries))
     return out
 
 
-class _Whole:
-    """The weights of all queries and keys, and the derivatives that are made of them."""
+class _FullAttention:
+    """The weights of all queries and keys, and the derivatives computed from them.
 
-    def __init__(self, query: Any, key: Any, value: Any, mask: Any, seed: Any, how: How) -> None:
-        self.query, self.key, self.value, self.how = query, key, value, how
-        own = mask if how.masked else None
+    A method ``…_jvp`` maps tangents of its operands, ``…_vjp`` cotangents of its result.
+    """
+
+    def __init__(
+        self, query: Any, key: Any, value: Any, mask: Any, seed: Any, settings: Settings
+    ) -> None:
+        self.query, self.key, self.value, self.settings = query, key, value, settings
+        used_mask = mask if settings.has_mask else None
         weights, alive = attention_weights(
-            query, key, own, how.scale, left=how.left, right=how.right
+            query, key, used_mask, settings.scale, left=settings.left, right=settings.right
         )
         self.weights = weights if alive is None else where(alive, weights, 0)
-        self.keep = None
-        if how.rate:
-            self.keep = _kept_weights(seed, self.weights, how=how)
+        self.dropout_factors = None
+        if settings.rate:
+            self.dropout_factors = _kept_weights(seed, self.weights, settings=settings)
 
-    def kept(self, x: Any) -> Any:
-        return x if self.keep is None else x * self.keep
+    def with_dropout(self, x: Any) -> Any:
+        return x if self.dropout_factors is None else x * self.dropout_factors
 
-    def centred(self, x: Any) -> Any:
-        """The change of the weights where their scores change by ``x``."""
+    def softmax_jvp(self, x: Any) -> Any:
+        """Compute the tangent of the weights for the tangent ``x`` of the scores."""
         return self.weights * (x - (self.weights * x).sum(axis=-1, keepdims=True))
 
-    def moved_scores(self, query: Any, key: Any, mask: Any) -> Any:
-        """The change of the scores with queries, keys and a mask; `None` if not at all."""
+    def scores_jvp(self, query: Any, key: Any, mask: Any) -> Any:
+        """Compute the tangent of the scores for those of query, key and mask; `None` if zero."""
         terms = []
         if query is not None:
-            terms.append(matmul(query, matrix_transpose(self.key)) * self.how.scale)
+            terms.append(matmul(query, matrix_transpose(self.key)) * self.settings.scale)
         if key is not None:
-            terms.append(matmul(self.query, matrix_transpose(key)) * self.how.scale)
-        if mask is not None and self.how.sloped:
+            terms.append(matmul(self.query, matrix_transpose(key)) * self.settings.scale)
+        if mask is not None and self.settings.mask_is_differentiated:
             terms.append(mask)
         return sum(terms[1:], terms[0]) if terms else None
 
-    def tangent(
+    def result_jvp(
         self, query: Any = None, key: Any = None, value: Any = None, mask: Any = None
     ) -> Any:
-        """The change of the result with the operands."""
-        moved, terms = self.moved_scores(query, key, mask), []
-        if moved is not None:
-            terms.append(matmul(self.kept(self.centred(moved)), self.value))
+        """Compute the tangent of the result for tangents of the operands."""
+        d_scores, terms = self.scores_jvp(query, key, mask), []
+        if d_scores is not None:
+            terms.append(matmul(self.with_dropout(self.softmax_jvp(d_scores)), self.value))
         if value is not None:
-            terms.append(matmul(self.kept(self.weights), value))
+            terms.append(matmul(self.with_dropout(self.weights), value))
         return sum(terms[1:], terms[0])
 
-    def pulled_scores(self, slope: Any) -> Any:
-        """The gradient by the weights, of one by the result."""
-        return self.kept(matmul(slope, matrix_transpose(self.value)))
+    def weights_vjp(self, ct: Any) -> Any:
+        """Compute the cotangent of the weights from that of the result."""
+        return self.with_dropout(matmul(ct, matrix_transpose(self.value)))
 
-    def slopes_moved(self, slope: Any, /, **tangents: Any) -> Any:
-        """The change of the gradients with the operands, and with the gradient by the result."""
-        query, key, value, mask, more = map(
-            tangents.get, ("query", "key", "value", "mask", "slope")
+    def vjp_jvp(self, ct: Any, /, **tangents: Any) -> Any:
+        """Compute the tangents of the cotangents, for tangents of the operands and of ``ct``."""
+        query, key, value, mask, d_ct = map(
+            tangents.get, ("query", "key", "value", "mask", "out_ct")
         )
-        scale, by_weights = self.how.scale, self.pulled_scores(slope)
-        by_scores, change, by_value = self.centred(by_weights), 0, None
-        moved = self.moved_scores(query, key, mask)
+        scale, ct_weights = self.settings.scale, self.weights_vjp(ct)
+        ct_scores, change, ct_value = self.softmax_jvp(ct_weights), 0, None
+        d_scores = self.scores_jvp(query, key, mask)
         other = None
         if value is not None:
-            other = self.kept(matmul(slope, matrix_transpose(value)))
-        if more is not None:
-            other = self.pulled_scores(more)
-            by_value = matmul(matrix_transpose(self.kept(self.weights)), more)
+            other = self.with_dropout(matmul(ct, matrix_transpose(value)))
+        if d_ct is not None:
+            other = self.weights_vjp(d_ct)
+            ct_value = matmul(matrix_transpose(self.with_dropout(self.weights)), d_ct)
         if other is not None:
-            change = self.centred(other)
-        if moved is not None:
-            weights = self.centred(moved)
-            mean = (self.weights * by_weights).sum(axis=-1, keepdims=True)
-            turned = (weights * by_weights).sum(axis=-1, keepdims=True)
-            change = change + weights * (by_weights - mean) - self.weights * turned
-            by_value = matmul(matrix_transpose(self.kept(weights)), slope)
-        by_query = matmul(change, self.key)
-        by_key = matmul(matrix_transpose(change), self.query)
+            change = self.softmax_jvp(other)
+        if d_scores is not None:
+            weights = self.softmax_jvp(d_scores)
+            mean = (self.weights * ct_weights).sum(axis=-1, keepdims=True)
+            d_mean = (weights * ct_weights).sum(axis=-1, keepdims=True)
+            change = change + weights * (ct_weights - mean) - self.weights * d_mean
+            ct_value = matmul(matrix_transpose(self.with_dropout(weights)), ct)
+        ct_query = matmul(change, self.key)
+        ct_key = matmul(matrix_transpose(change), self.query)
         if key is not None:
-            by_query = by_query + matmul(by_scores, key)
+            ct_query = ct_query + matmul(ct_scores, key)
         if query is not None:
-            by_key = by_key + matmul(matrix_transpose(by_scores), query)
-        return by_query * scale, by_key * scale, by_value, change if self.how.sloped else None
+            ct_key = ct_key + matmul(matrix_transpose(ct_scores), query)
+        return (
+            ct_query * scale,
+            ct_key * scale,
+            ct_value,
+            change if self.settings.mask_is_differentiated else None,
+        )
 
-    def second(self, slope: Any, query: Any, key: Any, value: Any, mask: Any) -> Any:
-        """The gradients of the product of the gradients with cotangents of theirs.
+    def vjp_vjp(self, ct: Any, query: Any, key: Any, value: Any, mask: Any) -> Any:
+        """Compute the vjp of the backward pass for cotangents of its results.
 
-        That product is the one of ``slope`` with how the result changes along the cotangents.
+        The inner product of the backward pass with these cotangents is that of ``ct`` with the
+        jvp of attention along them.
         """
-        scale, by_weights = self.how.scale, self.pulled_scores(slope)
-        moved = self.moved_scores(query, key, mask)
-        along = self.tangent(query, key, value, mask)
-        by_weight, by_value, by_scores = 0, None, None
+        scale, ct_weights = self.settings.scale, self.weights_vjp(ct)
+        d_scores = self.scores_jvp(query, key, mask)
+        d_out = self.result_jvp(query, key, value, mask)
+        d_weights, ct_value, ct_scores = 0, None, None
         if value is not None:
-            by_weight = self.kept(matmul(slope, matrix_transpose(value)))
-        if moved is not None:
-            mean = (self.weights * by_weights).sum(axis=-1, keepdims=True)
-            away = moved - (self.weights * moved).sum(axis=-1, keepdims=True)
-            by_weight = by_weight + by_weights * away - mean * moved
-            by_scores = self.centred(by_weights)
-            by_value = matmul(matrix_transpose(self.kept(self.centred(moved))), slope)
+            d_weights = self.with_dropout(matmul(ct, matrix_transpose(value)))
+        if d_scores is not None:
+            mean = (self.weights * ct_weights).sum(axis=-1, keepdims=True)
+            centered = d_scores - (self.weights * d_scores).sum(axis=-1, keepdims=True)
+            d_weights = d_weights + ct_weights * centered - mean * d_scores
+            ct_scores = self.softmax_jvp(ct_weights)
+            ct_value = matmul(matrix_transpose(self.with_dropout(self.softmax_jvp(d_scores))), ct)
         else:
-            by_value = self.value * 0
-        change = self.centred(by_weight)
-        by_query = matmul(change, self.key)
-        by_key = matmul(matrix_transpose(change), self.query)
+            ct_value = self.value * 0
+        change = self.softmax_jvp(d_weights)
+        ct_query = matmul(change, self.key)
+        ct_key = matmul(matrix_transpose(change), self.query)
         if key is not None:
-            by_query = by_query + matmul(by_scores, key)
+            ct_query = ct_query + matmul(ct_scores, key)
         if query is not None:
-            by_key = by_key + matmul(matrix_transpose(by_scores), query)
-        return by_query * scale, by_key * scale, by_value, change, along
+            ct_key = ct_key + matmul(matrix_transpose(ct_scores), query)
+        return ct_query * scale, ct_key * scale, ct_value, change, d_out

@@ -1,4 +1,4 @@
-"""Some queries and some keys at a time: the scores, sums and means of a block of attention."""
+"""Blocks of attention: the scores, sums and means of some queries and some keys."""
 
 import math
 from collections.abc import Iterator
@@ -9,168 +9,176 @@ import numpy as np
 from fdbr.ops.nn.activations.exponentials import exp_in_place
 from fdbr.ops.philox import random_words
 
-__all__ = ["Blocks", "How"]
+__all__ = ["Blocks", "Settings"]
 
-_QUERIES, _KEYS = 128, 1024  # of a block, whose weights lie in a cache then
-_MANY = 1 << 12  # where launching an operation costs more
+_QUERIES, _KEYS = 128, 1024  # of a block on the CPU, so that its weights stay in a cache
+_MANY = 1 << 12  # queries and keys of a block on a GPU, where each kernel launch costs time
 
 
-class How(NamedTuple):
-    """The settings of a call.
+class Settings(NamedTuple):
+    """The settings of an attention call.
 
     Attributes
     ----------
     scale
         The factor of the scores.
     left, right
-        How far a query sees; `None` for all.
-    masked
-        Whether the mask is one; and whether it has a derivative.
+        The numbers of keys before and after its position that a query attends to; `None` for all.
+    has_mask
+        Whether the mask operand is used.
+    mask_is_differentiated
+        Whether the mask has a cotangent.
     rate
-        The rate of dropout.
+        The dropout rate.
     lead
-        The axes of one call's examples and heads, without those of batches around it.
+        The axes of examples and heads of the call, without batch axes of `vmap`.
     size
-        How many queries and keys a block has; `None` for as many as is good.
+        The number of queries and keys in a block; `None` for the default.
     """
 
     scale: float
     left: int | None
     right: int | None
-    masked: bool
-    sloped: bool
+    has_mask: bool
+    mask_is_differentiated: bool
     rate: float
     lead: tuple[int, ...]
     size: int | None
 
 
 class Blocks:
-    """Attention, some queries and some keys at a time."""
+    """Attention computed for some queries and some keys at a time."""
 
-    def __init__(self, xp: Any, query: Any, key: Any, value: Any, mask: Any, seed: Any, how: How):
-        self.xp, self.how = xp, how
+    def __init__(
+        self, xp: Any, query: Any, key: Any, value: Any, mask: Any, seed: Any, settings: Settings
+    ):
+        self.xp, self.settings = xp, settings
         self.query, self.key, self.value, self.mask, self.seed = query, key, value, mask, seed
         arrays = (query, key, value, mask, seed)
         self.lead = np.broadcast_shapes(*(x.shape[:-2] for x in arrays))
         self.queries, self.keys = query.shape[-2], key.shape[-2]
         few, many = (_QUERIES, _KEYS) if xp is np else (_MANY, _MANY)
-        self.height, self.width = how.size or few, how.size or many
-        self.most = few * many
-        if how.rate:  # whose random numbers are in order of whole rows
+        self.height, self.width = settings.size or few, settings.size or many
+        self.block_weights = few * many
+        if settings.rate:  # random numbers are drawn for whole rows
             self.width = self.keys
-            if math.prod(self.lead) * self.queries * self.keys <= self.most:
+            if math.prod(self.lead) * self.queries * self.keys <= self.block_weights:
                 self.height = self.queries
 
-    def places(self) -> Iterator[tuple[int, ...]]:
-        """The beginnings of the places of examples and heads, of which those behind go together."""
+    def batch_indices(self) -> Iterator[tuple[int, ...]]:
+        """Iterate over indices of leading axes; trailing examples and heads go together."""
         depth, size = len(self.lead), min(self.height, self.queries) * min(self.width, self.keys)
-        while depth and size * self.lead[depth - 1] <= self.most:
+        while depth and size * self.lead[depth - 1] <= self.block_weights:
             depth -= 1
             size *= self.lead[depth]
-        if self.how.rate and (depth or self.height < self.queries):
+        if self.settings.rate and (depth or self.height < self.queries):
             depth = len(self.lead)
         return np.ndindex(self.lead[:depth])
 
-    def at(self, x: Any, place: tuple[int, ...]) -> Any:
-        """A part of an array, whose axes may be lacking, or of length 1."""
+    def select(self, x: Any, index: tuple[int, ...]) -> Any:
+        """Index the leading axes of an array, which may be missing or have length 1."""
         skipped = len(self.lead) - (x.ndim - 2)
-        pairs = zip(x.shape, place[skipped:], strict=False)
+        pairs = zip(x.shape, index[skipped:], strict=False)
         return x[tuple(0 if n == 1 else i for n, i in pairs)]
 
     def rows(self) -> Iterator[slice]:
-        """The queries of each block."""
+        """Iterate over the slices of queries."""
         for i in range(0, self.queries, self.height):
             yield slice(i, min(i + self.height, self.queries))
 
     def columns(self, rows: slice) -> Iterator[slice]:
-        """The keys of each block, as far as some of these queries see them."""
+        """Iterate over the slices of keys that some of these queries attend to."""
         first, last = 0, self.keys
-        if self.how.left is not None:
-            first = max(0, rows.start - self.how.left)
-        if self.how.right is not None:
-            last = min(self.keys, rows.stop + self.how.right)
-        if self.how.rate:
+        if self.settings.left is not None:
+            first = max(0, rows.start - self.settings.left)
+        if self.settings.right is not None:
+            last = min(self.keys, rows.stop + self.settings.right)
+        if self.settings.rate:
             first, last = 0, self.keys
         for j in range(first, last, self.width):
             yield slice(j, min(j + self.width, last))
 
-    def seen(self, place: Any, rows: slice) -> tuple[Any, Any]:
-        """The means that some queries see, and the logarithms of the sums of weights."""
-        xp, total, mean, most = self.xp, None, None, None
-        query = self.at(self.query, place)[..., rows, :] * self.how.scale
-        value = self.at(self.value, place)
+    def attend(self, index: Any, rows: slice) -> tuple[Any, Any]:
+        """Compute the result for some queries, and the logarithms of their sums of weights."""
+        xp, total, mean, running_max = self.xp, None, None, None
+        query = self.select(self.query, index)[..., rows, :] * self.settings.scale
+        value = self.select(self.value, index)
         for columns in self.columns(rows):
-            scores = self.scores(query, place, rows, columns)
+            scores = self.scores(query, index, rows, columns)
             largest = scores.max(axis=-1, keepdims=True)
-            if most is not None:
-                largest = xp.maximum(largest, most)
+            if running_max is not None:
+                largest = xp.maximum(largest, running_max)
             shift = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
             scores -= shift
             weights = exp_in_place(xp, scores)
             part = weights.sum(axis=-1, keepdims=True)
-            keep = self.keep(place, rows)
-            product = (weights if keep is None else weights * keep) @ value[..., columns, :]
-            if most is None:
+            dropout_factors = self.dropout_factors(index, rows)
+            product = (weights if dropout_factors is None else weights * dropout_factors) @ value[
+                ..., columns, :
+            ]
+            if running_max is None:
                 total, mean = part, product
             else:
-                fade = xp.exp(most - shift)  # 0 where nothing was seen before
-                total = total * fade + part
-                mean = mean * fade + product
-            most = largest
-        if most is None:
+                rescale = xp.exp(running_max - shift)  # 0 where no key was seen in earlier blocks
+                total = total * rescale + part
+                mean = mean * rescale + product
+            running_max = largest
+        if running_max is None:
             return xp.zeros((1, 1), query.dtype), xp.full((1, 1), math.inf, query.dtype)
-        blind = total == 0
-        total = xp.where(blind, xp.ones_like(total), total)
+        sees_none = total == 0
+        total = xp.where(sees_none, xp.ones_like(total), total)
         logs = shift + xp.log(total)
-        return mean / total, xp.where(blind, xp.full_like(logs, math.inf), logs)
+        return mean / total, xp.where(sees_none, xp.full_like(logs, math.inf), logs)
 
-    def scores(self, query: Any, place: Any, rows: slice, columns: slice) -> Any:
-        """The scores by which keys fit queries that are scaled; -inf where a key is not seen."""
-        xp, how = self.xp, self.how
-        scores = query @ self.at(self.key, place)[..., columns, :].swapaxes(-1, -2)
-        hidden = xp.full((1, 1), -math.inf, dtype=scores.dtype)
-        if how.masked:
-            mask = self.part_of(self.at(self.mask, place), rows, columns)
+    def scores(self, query: Any, index: Any, rows: slice, columns: slice) -> Any:
+        """Compute the scores of scaled queries and keys; -inf where a key is masked."""
+        xp, settings = self.xp, self.settings
+        scores = query @ self.select(self.key, index)[..., columns, :].swapaxes(-1, -2)
+        minus_infinity = xp.full((1, 1), -math.inf, dtype=scores.dtype)
+        if settings.has_mask:
+            mask = self.mask_block(self.select(self.mask, index), rows, columns)
             if mask.dtype.kind == "b":
-                scores = xp.where(mask, scores, hidden)
+                scores = xp.where(mask, scores, minus_infinity)
             else:
                 scores = scores + mask.astype(scores.dtype)
-        before = how.left is not None and columns.start < rows.stop - 1 - how.left
-        behind = how.right is not None and columns.stop - 1 > rows.start + how.right
+        before = settings.left is not None and columns.start < rows.stop - 1 - settings.left
+        behind = settings.right is not None and columns.stop - 1 > rows.start + settings.right
         if before or behind:
-            places = xp.arange(rows.start, rows.stop)[:, None]
-            away = xp.arange(columns.start, columns.stop) - places
-            seen = away >= (-self.keys - self.queries if how.left is None else -how.left)
-            if how.right is not None:
-                seen &= away <= how.right
-            scores = xp.where(seen, scores, hidden)
+            positions = xp.arange(rows.start, rows.stop)[:, None]
+            distance = xp.arange(columns.start, columns.stop) - positions
+            sees = distance >= (
+                -self.keys - self.queries if settings.left is None else -settings.left
+            )
+            if settings.right is not None:
+                sees &= distance <= settings.right
+            scores = xp.where(sees, scores, minus_infinity)
         return scores
 
-    def part_of(self, mask: Any, rows: slice, columns: slice) -> Any:
-        """A block of a mask, whose axes may be of length 1."""
+    def mask_block(self, mask: Any, rows: slice, columns: slice) -> Any:
+        """Select a block of a mask, whose axes may have length 1."""
         mask = mask if mask.shape[-2] == 1 else mask[..., rows, :]
         return mask if mask.shape[-1] == 1 else mask[..., columns]
 
-    def keep(self, place: Any, rows: slice) -> Any:
-        """The factors of weights that stay, and zeros; `None` if all stay."""
-        how = self.how
-        if not how.rate:
+    def dropout_factors(self, index: Any, rows: slice) -> Any:
+        """Return the dropout factors of the weights, or `None` without dropout."""
+        settings = self.settings
+        if not settings.rate:
             return None
-        own = place[len(self.lead) - len(how.lead) :] if len(place) == len(self.lead) else ()
-        number = int(np.ravel_multi_index(own, how.lead)) if own else 0
+        own = index[len(self.lead) - len(settings.lead) :] if len(index) == len(self.lead) else ()
+        number = int(np.ravel_multi_index(own, settings.lead)) if own else 0
         first = (number * self.queries + rows.start) * self.keys
-        shape = (*how.lead[len(own) :], rows.stop - rows.start, self.keys)
-        keys = self.at(self.seed, place)[..., 0, :]
-        stay = _stay(self.xp, keys, first, math.prod(shape), 1 - how.rate)
-        lead = keys.shape[: max(0, keys.ndim - 1 - (len(how.lead) - len(own)))]
-        return stay.reshape((*lead, *shape)).astype(self.query.dtype) * (1 / (1 - how.rate))
+        shape = (*settings.lead[len(own) :], rows.stop - rows.start, self.keys)
+        keys = self.select(self.seed, index)[..., 0, :]
+        is_kept = _kept_bits(self.xp, keys, first, math.prod(shape), 1 - settings.rate)
+        lead = keys.shape[: max(0, keys.ndim - 1 - (len(settings.lead) - len(own)))]
+        return is_kept.reshape((*lead, *shape)).astype(self.query.dtype) * (1 / (1 - settings.rate))
 
 
-def _stay(xp: Any, key: Any, first: int, count: int, share: float) -> Any:
-    """Whether weights stay, those of the numbers from ``first`` on: as `dropout` has it."""
-    start, skipped = first // 8, first % 8  # a block is of four words, eight halves
+def _kept_bits(xp: Any, key: Any, first: int, count: int, probability: float) -> Any:
+    """Draw which weights dropout keeps, from number ``first`` on, with the bits of `dropout`."""
+    start, skipped = first // 8, first % 8  # a Philox block has four words, eight halves
     words = -(-(skipped + count) // 2)
     begin = xp.full(1, start, dtype=xp.uint64)
-    drawn = random_words.primitive.value(xp, key, begin, shape=(words,), use=0)
-    halves = xp.ascontiguousarray(drawn).view(xp.uint32)[..., skipped : skipped + count]
-    return halves < xp.asarray(min(round(share * 2**32), 2**32 - 1), dtype=xp.uint32)
+    words_drawn = random_words.primitive.value(xp, key, begin, shape=(words,), use=0)
+    halves = xp.ascontiguousarray(words_drawn).view(xp.uint32)[..., skipped : skipped + count]
+    return halves < xp.asarray(min(round(probability * 2**32), 2**32 - 1), dtype=xp.uint32)

@@ -1,10 +1,11 @@
-"""Places in a sequence as numbers: waves of many lengths, and rotations by them."""
+"""Encodings of positions in a sequence: sinusoidal, rotary, and ALiBi."""
 
 import math
 from typing import Any
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.trigonometric import cos, sin
@@ -13,14 +14,15 @@ from fdbr.ops.shape.manipulation import concat, expand_dims, reshape, stack
 
 __all__ = ["alibi_bias", "rotary_embedding", "sinusoidal_embedding"]
 
-_MOST_HEADS = 1 << 16  # of scores by distance, of which each has a slope
+_MOST_HEADS = 1 << 16  # bounds the list of slopes of `alibi_bias`
 
 
+@public("fdbr.ops")
 @where_it_lies
 def sinusoidal_embedding(
     positions: Array, width: int, *, base: float = 10_000.0, interleaved: bool = True
 ) -> Any:
-    """Sines and cosines of positions, of wavelengths from ``2 pi`` to ``2 pi * base``.
+    """Sines and cosines of positions, with wavelengths from ``2 pi`` to ``2 pi * base``.
 
     Vaswani et al., *Attention is all you need*, NIPS 2017: element ``2 i`` is
     ``sin(position / base ** (2 i / width))``, and element ``2 i + 1`` the cosine of the same.
@@ -28,23 +30,23 @@ def sinusoidal_embedding(
     Parameters
     ----------
     positions
-        Numbers, of any shape: places in a sequence, or times of a diffusion.
+        Numbers, of any shape: positions in a sequence, or time steps of a diffusion model.
     width
-        How many numbers a position gets: an even number.
+        The length of an encoding: an even number.
     base
         A positive number.
     interleaved
-        Whether sines and cosines alternate; all sines come first otherwise.
+        Whether sines and cosines alternate; otherwise all sines come first.
 
     Returns
     -------
     array
-        Shape ``positions.shape + (width,)``; float64 of integers, else of the positions' dtype.
+        Shape ``positions.shape + (width,)``; float64 for integers, else the positions' dtype.
 
     Raises
     ------
     ValueError
-        If ``width`` is no positive even number, or ``base`` is not positive.
+        If ``width`` is not a positive even number, or ``base`` is not positive.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -55,11 +57,12 @@ def sinusoidal_embedding(
     name = "fdbr.ops.sinusoidal_embedding"
     angles = _angles(name, floating(positions), width, base)
     if interleaved:
-        both = stack([sin(angles), cos(angles)], axis=-1)
-        return reshape(both, (*angles.shape[:-1], 2 * angles.shape[-1]))
+        interleave = stack([sin(angles), cos(angles)], axis=-1)
+        return reshape(interleave, (*angles.shape[:-1], 2 * angles.shape[-1]))
     return concat([sin(angles), cos(angles)], axis=-1)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def rotary_embedding(
     x: Array,
@@ -71,38 +74,38 @@ def rotary_embedding(
     width: int | None = None,
     offset: int = 0,
 ) -> Any:
-    """Pairs of elements turned by angles that grow with the place in the sequence.
+    """Rotate pairs of elements by angles proportional to the position in the sequence.
 
     Su et al., *RoFormer: enhanced transformer with rotary position embedding*, 2021.  Pair ``i`` of
-    a vector at place ``p`` is turned by ``p / base ** (2 i / width)``, so that the product of a
-    query and a key that are turned depends on how far apart they are, not on where.
+    a vector at position ``p`` is rotated by ``p / base ** (2 i / width)``, so that the product of a
+    rotated query and key depends on the difference of their positions alone.
 
     Parameters
     ----------
     x
         Queries or keys, shape ``(..., length, features)``.
     positions
-        The places, shape ``(..., length)``, which broadcasts to the axes of ``x`` before the last
-        one; ``offset … offset + length - 1`` by default.
+        The positions, shape ``(..., length)``, which broadcasts to the axes of ``x`` before the
+        last one; ``offset … offset + length - 1`` by default.
     base
         A positive number.
     interleaved
-        Whether elements ``2 i`` and ``2 i + 1`` are a pair, as in RoFormer; element ``i`` of the
-        first half and that of the second otherwise, as in GPT-NeoX and Llama.
+        Whether elements ``2 i`` and ``2 i + 1`` are a pair, as in RoFormer; otherwise element ``i``
+        of the first half and of the second half, as in GPT-NeoX and Llama.
     width
-        How many of the features are turned, the first ones; all by default.
+        The number of features to rotate, from the first on; all by default.
     offset
-        The place of the first vector, where no ``positions`` are given.
+        The position of the first vector, if ``positions`` are not given.
 
     Returns
     -------
     array
-        Of the shape and dtype of ``x``.
+        The shape and dtype of ``x``.
 
     Raises
     ------
     ValueError
-        If there is no axis of places, or the number of features to turn is odd or too large.
+        If ``x`` has no sequence axis, or the number of features to rotate is odd or too large.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -118,7 +121,7 @@ def rotary_embedding(
     count = features if width is None else integer(name, "width", width, least=2)
     if count % 2 or count > features:
         raise ValueError(
-            f"{name}: {count} features cannot be turned in pairs in x {describe(x)}; give an even "
+            f"{name}: {count} features cannot be rotated in pairs in x {describe(x)}; give an even "
             f"number, at most {features}, as width"
         )
     if positions is None:
@@ -131,38 +134,39 @@ def rotary_embedding(
             )
     angles = _angles(name, positions, count, base)
     cosine, sine = astype(cos(angles), x.dtype), astype(sin(angles), x.dtype)
-    turned = _turned(x[..., :count], cosine, sine, interleaved)
-    return turned if count == features else concat([turned, x[..., count:]], axis=-1)
+    rotated = _rotate(x[..., :count], cosine, sine, interleaved)
+    return rotated if count == features else concat([rotated, x[..., count:]], axis=-1)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def alibi_bias(positions: Array, heads: int, others: Array = None) -> Any:
-    """Scores that fall with the distance, in each head by a slope of its own: a mask of numbers.
+    """Attention biases that decrease linearly with distance, with a different slope for each head.
 
-    ``-slope * |position - other|`` with slopes ``2 ** (-8 i / heads)``, ``i = 1 … heads``, where
-    ``heads`` is a power of two; else those of the next smaller power, and behind them every other
-    one of twice as many: Press, Smith & Lewis, *Train short, test long: attention with linear
-    biases enables input length extrapolation*, ICLR 2022.
+    ``-slope * |position - other|`` with slopes ``2 ** (-8 i / heads)``, ``i = 1 … heads``, if
+    ``heads`` is a power of two; otherwise the slopes for the next smaller power of two, followed by
+    every other slope for twice that number: Press, Smith & Lewis, *Train short, test long:
+    attention with linear biases enables input length extrapolation*, ICLR 2022.
 
     Parameters
     ----------
     positions
-        The places of the queries, shape ``(..., queries)``.
+        The positions of the queries, shape ``(..., queries)``.
     heads
-        How many heads there are.
+        The number of heads.
     others
-        The places of the keys, shape ``(..., keys)``; those of the queries by default.
+        The positions of the keys, shape ``(..., keys)``; those of the queries by default.
 
     Returns
     -------
     array
-        Shape ``(..., heads, queries, keys)``, what attention takes as ``mask``; float64 of
-        integers, else of the positions' dtype.
+        Shape ``(..., heads, queries, keys)``, to be passed to attention as ``mask``; float64 for
+        integers, else the positions' dtype.
 
     Raises
     ------
     ValueError
-        If there is no axis of places, or ``heads`` is not an integer in 1 … 65,536.
+        If ``positions`` has no sequence axis, or ``heads`` is not an integer in 1 … 65,536.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -186,22 +190,24 @@ def alibi_bias(positions: Array, heads: int, others: Array = None) -> Any:
     slopes = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
     slopes += [2.0 ** (-4 * i / power) for i in range(1, 2 * power, 2)][: count - power]
     slope = array_module(positions).asarray(slopes, dtype=positions.dtype)[:, None, None]
-    away = positions[..., None, :, None] - others[..., None, None, :]
-    return -slope * abs(away)
+    distance = positions[..., None, :, None] - others[..., None, None, :]
+    return -slope * abs(distance)
 
 
-def _turned(x: Any, cosine: Any, sine: Any, interleaved: bool) -> Any:
+def _rotate(x: Any, cosine: Any, sine: Any, interleaved: bool) -> Any:
     if interleaved:
-        one, two = x[..., 0::2], x[..., 1::2]
-        both = stack([one * cosine - two * sine, two * cosine + one * sine], axis=-1)
-        return reshape(both, (*both.shape[:-2], x.shape[-1]))
+        first, second = x[..., 0::2], x[..., 1::2]
+        interleave = stack(
+            [first * cosine - second * sine, second * cosine + first * sine], axis=-1
+        )
+        return reshape(interleave, (*interleave.shape[:-2], x.shape[-1]))
     half = x.shape[-1] // 2
-    one, two = x[..., :half], x[..., half:]
-    return concat([one * cosine - two * sine, two * cosine + one * sine], axis=-1)
+    first, second = x[..., :half], x[..., half:]
+    return concat([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
 
 
 def _angles(name: str, positions: Any, width: Any, base: Any) -> Any:
-    """The product of positions and frequencies, along a new last axis."""
+    """Multiply positions by frequencies, along a new last axis."""
     width = integer(name, "width", width, least=0)
     if width % 2:
         raise ValueError(f"{name}: width must be even, got {width}")

@@ -1,4 +1,4 @@
-"""The weights of attention, all at once, and the masks that they obey."""
+"""Attention weights, computed all at once, and their masks."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from fdbr.ops.reductions.reduce import any
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import matrix_transpose, reshape
 
-__all__ = ["attention_weights", "checked_mask", "joined_masks", "seen_places", "times_grouped"]
+__all__ = ["attention_weights", "checked_mask", "combine_masks", "visible_keys", "grouped_matmul"]
 
 
 def attention_weights(
@@ -26,32 +26,32 @@ def attention_weights(
     right: int | None = None,
     groups: int = 0,
 ) -> tuple[Any, Any]:
-    """The weights, and which queries see a key at all; `None` for all of them.
+    """Compute the weights, and which queries attend to any key; `None` if all do.
 
-    The weights of a query that sees none are those without any mask.
+    A query that attends to no key gets the weights without a mask.
     """
-    scores = times_grouped(query * scale, matrix_transpose(key), groups)
+    scores = grouped_matmul(query * scale, matrix_transpose(key), groups)
     queries, keys = scores.shape[-2:]
     if not keys:
         return scores, None
-    seen = seen_places(query, (queries, keys), left, right)
-    if mask is None and seen is None:
+    visible = visible_keys(query, (queries, keys), left, right)
+    if mask is None and visible is None:
         return softmax(scores), None
-    if mask is None and (left is None or queries - left <= keys):  # all see some key
+    if mask is None and (left is None or queries - left <= keys):  # every query has a visible key
         xp = array_module(scores)
-        hidden = xp.full(seen.shape, -math.inf, dtype=scores.dtype)
-        hidden = xp.where(seen, xp.zeros_like(hidden), hidden)
-        return softmax(scores + hidden), None  # a fifth of the time of `where` on the scores
-    mask = joined_masks(mask, seen)
+        bias = xp.full(visible.shape, -math.inf, dtype=scores.dtype)
+        bias = xp.where(visible, xp.zeros_like(bias), bias)
+        return softmax(scores + bias), None  # a fifth of the time of `where` on the scores
+    mask = combine_masks(mask, visible)
     if mask.dtype.kind == "b":
-        alive = any(mask, axis=-1, keepdims=True)
-        return softmax(where(mask | ~alive, scores, -math.inf)), alive
-    alive = any(mask > -math.inf, axis=-1, keepdims=True)
-    return softmax(scores + where(alive, astype(mask, scores.dtype), 0)), alive
+        sees_any = any(mask, axis=-1, keepdims=True)
+        return softmax(where(mask | ~sees_any, scores, -math.inf)), sees_any
+    sees_any = any(mask > -math.inf, axis=-1, keepdims=True)
+    return softmax(scores + where(sees_any, astype(mask, scores.dtype), 0)), sees_any
 
 
-def times_grouped(x: Any, y: Any, groups: int) -> Any:
-    """``x @ y``, where ``groups`` neighbouring heads of ``x`` share one of ``y``."""
+def grouped_matmul(x: Any, y: Any, groups: int) -> Any:
+    """Compute ``x @ y``, where ``groups`` adjacent heads of ``x`` share a head of ``y``."""
     if not groups:
         return matmul(x, y)
     *lead, heads, rows, width = x.shape
@@ -62,38 +62,40 @@ def times_grouped(x: Any, y: Any, groups: int) -> Any:
 # --- masks --------------------------------------------------------------------------
 
 
-def seen_places(like: Any, shape: tuple[int, int], left: int | None, right: int | None) -> Any:
-    """Which places a query sees whatever is there: truth values, or `None` for all."""
+def visible_keys(like: Any, shape: tuple[int, int], left: int | None, right: int | None) -> Any:
+    """Return which keys a query attends to by position, as booleans; `None` for all."""
     if left is None and right is None:
         return None
     xp = array_module(like)
-    seen = xp.ones(shape, dtype=bool)
+    visible = xp.ones(shape, dtype=bool)
     if right is not None:
-        seen = xp.tril(seen, right)
-    return seen if left is None else xp.triu(seen, -left)
+        visible = xp.tril(visible, right)
+    return visible if left is None else xp.triu(visible, -left)
 
 
-def joined_masks(one: Any, other: Any) -> Any:
-    """The mask of those that both see; their numbers are added."""
-    if one is None or other is None:
-        return other if one is None else one
-    if one.dtype.kind == other.dtype.kind:
-        return one & other if one.dtype.kind == "b" else one + other
-    seen, numbers = (one, other) if one.dtype.kind == "b" else (other, one)
-    return where(seen, numbers, -math.inf)
+def combine_masks(first: Any, second: Any) -> Any:
+    """Combine two masks: booleans by AND, numbers by addition."""
+    if first is None or second is None:
+        return second if first is None else first
+    if first.dtype.kind == second.dtype.kind:
+        return first & second if first.dtype.kind == "b" else first + second
+    visible, scores = (first, second) if first.dtype.kind == "b" else (second, first)
+    return where(visible, scores, -math.inf)
 
 
 def checked_mask(where: str, mask: Any, shape: tuple[int, ...]) -> Any:
-    """A mask as an array of truth values or floating numbers, of a shape that fits."""
+    """Convert a mask to an array of booleans or floating numbers, and check its shape."""
     mask = asarray(mask)
     if mask.dtype.kind in "iuc":
         raise TypeError(
-            f"{where}: mask must be truth values (whether a key is seen) or floating numbers "
+            f"{where}: mask must be booleans (whether to attend to a key) or floating numbers "
             f"(which are added to the scores), not {describe(mask)}; for 0 and 1 give mask != 0"
         )
-    own = mask.shape
-    pairs = zip(own[::-1], shape[::-1], strict=False)
-    if len(own) < 2 or not all(n in (1, m) or (m == 1 and i > 1) for i, (n, m) in enumerate(pairs)):
+    shape_of_mask = mask.shape
+    pairs = zip(shape_of_mask[::-1], shape[::-1], strict=False)
+    if len(shape_of_mask) < 2 or not all(
+        n in (1, m) or (m == 1 and i > 1) for i, (n, m) in enumerate(pairs)
+    ):
         raise ValueError(
             f"{where}: mask must broadcast to (…, queries, keys), here {shape}, "
             f"got {describe(mask)}"

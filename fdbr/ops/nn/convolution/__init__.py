@@ -1,1 +1,1 @@
-"""Convolutions and their kin."""
+"""Convolutions, transposed, deformable and local, and unfolding."""

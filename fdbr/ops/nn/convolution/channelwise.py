@@ -1,4 +1,4 @@
-"""Operations on each channel by itself."""
+"""Operations on each channel separately: depthwise convolution and shift."""
 
 import itertools
 import math
@@ -7,6 +7,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.nn.convolution.products import conv
 from fdbr.ops.nn.windows import check_spatial, per_axis
 from fdbr.ops.shape.creation import asarray
@@ -16,6 +17,7 @@ from fdbr.ops.shape.padding import pad
 __all__ = ["depthwise_conv", "shift"]
 
 
+@public("fdbr.ops")
 def depthwise_conv(
     x: Array,
     weight: Array,
@@ -26,7 +28,7 @@ def depthwise_conv(
     dilation: Any = 1,
     cover_all: bool = False,
 ) -> Any:
-    """The convolution of each channel by itself, with one or several kernels for each.
+    """The depthwise convolution: each channel is convolved with one or several kernels of its own.
 
     It is `conv` with as many groups as ``x`` has channels.
 
@@ -40,7 +42,7 @@ def depthwise_conv(
         *kernel)`` are ``ops.reshape(ops.swapaxes(w, 0, 1), (-1, 1, *kernel))``; its biases and
         outputs are in this order.
     bias
-        Shape ``(C * multiplier,)``; none is added by default.
+        Shape ``(C * multiplier,)``; no bias by default.
     stride, padding, dilation, cover_all
         As for `conv`.
 
@@ -52,7 +54,7 @@ def depthwise_conv(
     Raises
     ------
     ValueError
-        If shapes or a setting do not fit; the message names them.
+        If shapes or an argument do not fit; the message names them.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -78,15 +80,16 @@ def depthwise_conv(
     return conv(x, weight, bias, groups=channels, cover_all=cover_all, **settings)
 
 
+@public("fdbr.ops")
 def shift(
     x: Array,
     kernel_size: int | Sequence[int] = 3,
     *,
     dilation: int | Sequence[int] = 1,
 ) -> Any:
-    """Groups of channels, each moved by one of the steps that a kernel makes.
+    """Shift groups of channels, each by the offset of one position of a kernel.
 
-    A depthwise convolution, of which each kernel is 1 at one position and 0 elsewhere: Wu et al.,
+    It is a depthwise convolution whose kernels are 1 at one position and 0 elsewhere: Wu et al.,
     *Shift: a zero FLOP, zero parameter alternative to spatial convolutions*, CVPR 2018.
 
     Parameters
@@ -94,17 +97,17 @@ def shift(
     x
         Shape ``(N, C, *spatial)``; with a tuple as kernel also ``(C, *spatial)``.
     kernel_size
-        The lengths of the kernel, odd: one for each spatial axis, or an integer for all axes
-        after the first two.  There is a group of ``C // prod(kernel_size)`` channels for each
-        position, in their order; the last group, which has what is left over too, stays where
-        it is, and the last position has the group of the centre.
+        The odd lengths of the kernel: one for each spatial axis, or an integer for all axes after
+        the first two.  Each position has a group of ``C // prod(kernel_size)`` channels, in order;
+        the last group, which includes remaining channels, is not shifted, and the last position
+        has the group of the centre.
     dilation
-        How many elements a step is.
+        The distance between positions of the kernel.
 
     Returns
     -------
     array
-        The shape of ``x``; where elements came from outside there are zeros.
+        The shape of ``x``; elements from outside ``x`` are zeros.
 
     Raises
     ------
@@ -143,7 +146,7 @@ def shift(
     for number, position in enumerate(positions):
         first = number * (channels // count)
         last = channels if number == count - 1 else first + channels // count
-        places = zip(size, margins, position, steps, strict=True)
-        window = [slice(2 * m - k * d, 2 * m - k * d + n) for n, m, k, d in places]
+        axes = zip(size, margins, position, steps, strict=True)
+        window = [slice(2 * m - k * d, 2 * m - k * d + n) for n, m, k, d in axes]
         parts.append(padded[(..., slice(first, last), *window)])
     return concat(parts, axis=-rank - 1)

@@ -1,4 +1,4 @@
-"""Convolutions whose windows are read where an offset says."""
+"""Deformable convolutions: windows are read at learned offsets."""
 
 import itertools
 import math
@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import floor
 from fdbr.ops.elementwise.comparison import where
@@ -21,6 +22,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["deform_conv"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def deform_conv(
@@ -35,12 +37,12 @@ def deform_conv(
     mask: Array = None,
     planar: bool = False,
 ) -> Any:
-    """The convolution whose windows are deformed: each element is read from beside its place.
+    """The deformable convolution: each element of a window is read at an offset.
 
     ``out[n, o, p] = bias[o] + sum(weight[o, c, k] * mask[n, k, p] * x[n, c, p * stride - padding +
-    k * dilation + offset[n, k, p]])``, with `x` interpolated linearly between its elements and 0
-    outside: Dai et al., *Deformable convolutional networks*, ICCV 2017; with a mask, Zhu et al.,
-    *Deformable ConvNets v2*, CVPR 2019.  It has any number of spatial axes.
+    k * dilation + offset[n, k, p]])``, where `x` is interpolated linearly between its elements and
+    is 0 outside: Dai et al., *Deformable convolutional networks*, ICCV 2017; with a mask, Zhu et
+    al., *Deformable ConvNets v2*, CVPR 2019.  There may be any number of spatial axes.
 
     Parameters
     ----------
@@ -49,18 +51,18 @@ def deform_conv(
         ``mask`` then have no ``N`` either.
     offset
         Shape ``(N, groups * prod(kernel) * d, *counts)`` for ``d`` spatial axes, as in
-        torchvision: for each of ``groups`` parts of the channels and each position of the kernel
-        a step along each axis, the first axis first.
+        torchvision: for each of ``groups`` parts of the channels and each position of the kernel,
+        an offset along each axis, the first axis first.
     weight
         Shape ``(O, C // g, *kernel)``, where ``g`` are the groups of the convolution.
     bias
-        Shape ``(O,)``; none is added by default.
+        Shape ``(O,)``; no bias by default.
     stride, padding, dilation
         As for `conv`.
     mask
-        Shape ``(N, groups * prod(kernel), *counts)``; by default everything counts in full.
+        Shape ``(N, groups * prod(kernel), *counts)``; ones by default.
     planar
-        Whether ``offset`` is laid out as in Chainer: the steps of all positions along the last
+        Whether ``offset`` is laid out as in Chainer: the offsets of all positions along the last
         axis, then those along the axis before.
 
     Returns
@@ -71,9 +73,9 @@ def deform_conv(
     Raises
     ------
     ValueError
-        If shapes or a setting do not fit; the message names them.
+        If shapes or an argument do not fit; the message names them.
     TypeError
-        If ``offset`` or ``mask`` is not of floating-point numbers.
+        If ``offset`` or ``mask`` is not floating.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -94,12 +96,14 @@ def deform_conv(
     if not check_spatial("deform_conv", x, rank):
         x, offset = reshape(x, (1, *x.shape)), reshape(offset, (1, *offset.shape))
         mask = mask if mask is None else reshape(mask, (1, *mask.shape))
-        out = _deformed(x, offset, mask, weight, bias, stride, padding, dilation, planar)
+        out = _deform_conv_of_batch(
+            x, offset, mask, weight, bias, stride, padding, dilation, planar
+        )
         return reshape(out, out.shape[1:])
-    return _deformed(x, offset, mask, weight, bias, stride, padding, dilation, planar)
+    return _deform_conv_of_batch(x, offset, mask, weight, bias, stride, padding, dilation, planar)
 
 
-def _deformed(
+def _deform_conv_of_batch(
     x: Any,
     offset: Any,
     mask: Any,
@@ -110,13 +114,13 @@ def _deformed(
     dilation: Any,
     planar: bool,
 ) -> Any:
-    """`deform_conv` of a batch."""
+    """Compute `deform_conv` of a batch."""
     outputs, inputs, *kernel = weight.shape
     size = tuple(x.shape[2:])
     geometry = geometry_of("deform_conv", kernel, stride, padding, dilation, size)
     check_windows("deform_conv", x, geometry)
     counts = geometry.counts(size)
-    groups = _checked(x, offset, mask, weight, counts)
+    groups = _check_groups(x, offset, mask, weight, counts)
     batch, channels, rank = x.shape[0], x.shape[1], len(kernel)
     elements, windows = math.prod(kernel), math.prod(counts)
     if planar:
@@ -124,13 +128,15 @@ def _deformed(
     else:
         steps = moveaxis(reshape(offset, (batch, groups, elements, rank, windows)), 3, 2)
     steps = reshape(steps, (batch * groups, rank, elements, windows))
-    places = [
-        steps[:, axis] + _undeformed(x, offset.dtype, geometry, axis, counts)
+    positions = [
+        steps[:, axis] + _regular_positions(x, offset.dtype, geometry, axis, counts)
         for axis in range(rank)
     ]
-    share = mask if mask is None else reshape(mask, (batch * groups, elements, windows))
+    mask_of_group = mask if mask is None else reshape(mask, (batch * groups, elements, windows))
     grouped = reshape(x, (batch * groups, channels // groups, *size))
-    columns = _interpolated(grouped, places, share)  # (batch * groups, elements, windows, own)
+    columns = _interpolate(
+        grouped, positions, mask_of_group
+    )  # (batch * groups, elements, windows, own)
     parts = channels // inputs
     columns = reshape(moveaxis(columns, -1, 1), (batch, parts, inputs * elements, windows))
     matrices = reshape(weight, (parts, outputs // parts, inputs * elements))
@@ -146,8 +152,8 @@ def _deformed(
     return out + reshape(bias, (outputs, *(1,) * rank))
 
 
-def _checked(x: Any, offset: Any, mask: Any, weight: Any, counts: Sizes) -> int:
-    """The number of groups of offsets, where all shapes fit."""
+def _check_groups(x: Any, offset: Any, mask: Any, weight: Any, counts: Sizes) -> int:
+    """Check all shapes and return the number of groups of offsets."""
     inputs, kernel = weight.shape[1], weight.shape[2:]
     if x.shape[1] % inputs or weight.shape[0] % max(x.shape[1] // inputs, 1) or not x.shape[1]:
         raise ValueError(
@@ -179,8 +185,8 @@ def _checked(x: Any, offset: Any, mask: Any, weight: Any, counts: Sizes) -> int:
     return groups
 
 
-def _undeformed(x: Any, dtype: Any, geometry: Geometry, axis: int, counts: Sizes) -> Any:
-    """The places on an axis of each position of each window, undeformed: ``(K, windows)``."""
+def _regular_positions(x: Any, dtype: Any, geometry: Geometry, axis: int, counts: Sizes) -> Any:
+    """Return the positions along an axis without offsets, for each window: ``(K, windows)``."""
     low, step, wide = geometry.padding[axis][0], geometry.stride[axis], geometry.dilation[axis]
     rank = len(counts)
     shape = [*(1,) * 2 * rank]
@@ -189,37 +195,43 @@ def _undeformed(x: Any, dtype: Any, geometry: Geometry, axis: int, counts: Sizes
     shape = [*(1,) * 2 * rank]
     shape[rank + axis] = counts[axis]
     of_window = np.reshape(np.arange(counts[axis]) * step, shape)
-    places = np.broadcast_to(of_kernel + of_window, (*geometry.kernel, *counts))
-    places = places.reshape(math.prod(geometry.kernel), -1).astype(dtype)
-    return array_module(x).asarray(places)
+    positions = np.broadcast_to(of_kernel + of_window, (*geometry.kernel, *counts))
+    positions = positions.reshape(math.prod(geometry.kernel), -1).astype(dtype)
+    return array_module(x).asarray(positions)
 
 
-def _interpolated(x: Any, places: list[Any], share: Any) -> Any:
-    """The values of ``(B, C, *size)`` at places between elements, times a share: ``(B, ..., C)``.
+def _interpolate(x: Any, positions: list[Any], mask_of_group: Any) -> Any:
+    """Interpolate ``(B, C, *size)`` linearly at positions, times the mask: ``(B, ..., C)``.
 
-    A place is a number on each axis, all of shape ``(B, ...)``.  Outside there are zeros, to which
-    the values fall on the last step.
+    ``positions`` has an array of shape ``(B, ...)`` for each axis.  Outside there are zeros,
+    to which values decrease linearly over one element.
     """
     batch, channels, *size = x.shape
     rows = reshape(moveaxis(x, 1, -1), (batch * math.prod(size), channels))
-    lengths = (batch, *(1,) * (places[0].ndim - 1))
+    lengths = (batch, *(1,) * (positions[0].ndim - 1))
     first = np.reshape(np.arange(batch) * math.prod(size), lengths)
     start = array_module(x).asarray(first)
     corners: list[list[Any]] = []
-    for axis, (place, n) in enumerate(zip(places, size, strict=True)):
-        place = where((place <= -1) | (place >= n), -1.0, place)
-        lower = floor(place)
-        whole = astype(where(lower == lower, lower, -1.0), "int64")
+    for axis, (position, n) in enumerate(zip(positions, size, strict=True)):
+        position = where((position <= -1) | (position >= n), -1.0, position)
+        lower = floor(position)
+        lower_index = astype(where(lower == lower, lower, -1.0), "int64")
         step = math.prod(size[axis + 1 :])
-        weights = [(1 - (place - lower)) * (whole >= 0), (place - lower) * (whole < n - 1)]
-        at = [where(whole < 0, 0, whole) * step, where(whole < n - 1, whole + 1, 0) * step]
-        corners.append(list(zip(weights, at, strict=True)))
+        weights = [
+            (1 - (position - lower)) * (lower_index >= 0),
+            (position - lower) * (lower_index < n - 1),
+        ]
+        offset_of_row = [
+            where(lower_index < 0, 0, lower_index) * step,
+            where(lower_index < n - 1, lower_index + 1, 0) * step,
+        ]
+        corners.append(list(zip(weights, offset_of_row, strict=True)))
     total = None
     for corner in itertools.product(*corners):
-        weight, index = share, start
-        for part, at in corner:
+        weight, index = mask_of_group, start
+        for part, offset_of_row in corner:
             weight = part if weight is None else weight * part
-            index = index + at
+            index = index + offset_of_row
         value = rows_at(rows, reshape(index, (-1,))) * reshape(weight, (-1, 1))
         total = value if total is None else total + value
-    return reshape(total, (*places[0].shape, channels))
+    return reshape(total, (*positions[0].shape, channels))

@@ -1,8 +1,7 @@
-"""Convolutions of small arrays: of few windows, the columns are taken by numbers that are kept.
+"""Convolutions of small arrays, whose columns are gathered by cached indices.
 
-What a convolution of some hundred elements takes is the time of NumPy's calls.  Here all columns
-come by one of them, and where the padding is, and where no window is, they take a zero that stands
-behind the elements.
+A convolution of some hundred elements is limited by the number of NumPy's calls.  Here one call
+gathers all columns; padding is read from a zero appended to the elements.
 """
 
 import functools
@@ -13,13 +12,13 @@ import numpy as np
 
 from fdbr.ops.nn.windows import Geometry, Sizes
 
-__all__ = ["correlated", "correlated_kernel", "correlated_transposed", "is_small"]
+__all__ = ["correlate_small", "correlate_kernel_small", "correlate_transposed_small", "is_small"]
 
-_MOST = 1 << 12  # elements of columns
+_MOST = 1 << 12  # elements of all columns, up to which this is faster than copying windows
 
 
 def is_small(geometry: Geometry, channels: int, windows: int, *arrays: Any) -> bool:
-    """Whether there are few columns, of plain arrays in one dtype."""
+    """Whether the columns have few elements, and arrays have one dtype of BLAS."""
     dtype = arrays[0].dtype
     return (
         0 < channels * windows * math.prod(geometry.kernel) <= _MOST
@@ -28,22 +27,24 @@ def is_small(geometry: Geometry, channels: int, windows: int, *arrays: Any) -> b
     )
 
 
-def correlated(x: Any, weight: Any, bias: Any, geometry: Geometry, groups: int) -> Any:
-    """The sum over channels and positions of ``weight * x``, for each window."""
+def correlate_small(x: Any, weight: Any, bias: Any, geometry: Geometry, groups: int) -> Any:
+    """Sum ``weight * x`` over channels and kernel positions, for each window."""
     columns, counts = _columns(x, geometry, None)
     return _product(columns, weight, bias, counts, groups)
 
 
-def correlated_transposed(y: Any, weight: Any, geometry: Geometry, groups: int, size: Sizes) -> Any:
-    """Its transpose, for each element of axes of ``size``."""
+def correlate_transposed_small(
+    y: Any, weight: Any, geometry: Geometry, groups: int, size: Sizes
+) -> Any:
+    """The transpose of `correlate_small` in ``x``, whose spatial axes have ``size``."""
     columns, _ = _columns(y, geometry, size)
     inputs, outputs = weight.shape[:2]
-    turned = weight.reshape((groups, inputs // groups, *weight.shape[1:])).swapaxes(1, 2)
-    return _product(columns, turned.reshape(groups * outputs, -1), None, size, groups)
+    swapped = weight.reshape((groups, inputs // groups, *weight.shape[1:])).swapaxes(1, 2)
+    return _product(columns, swapped.reshape(groups * outputs, -1), None, size, groups)
 
 
-def correlated_kernel(x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
-    """The sum over examples and windows of ``y * x``, for each position of the kernel."""
+def correlate_kernel_small(x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
+    """Sum ``y * x`` over examples and windows, for each kernel position."""
     columns, _ = _columns(x, geometry, None)
     outputs = y.shape[1]
     rows = y.transpose((*range(1, y.ndim), 0)).reshape(outputs, -1)
@@ -56,7 +57,7 @@ def correlated_kernel(x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
 
 
 def _product(columns: Any, weight: Any, bias: Any, counts: Sizes, groups: int) -> Any:
-    """Weights by columns, in the order ``(N, O, *counts)`` of what lies with examples last."""
+    """Multiply weights by columns, and return a view ``(N, O, *counts)`` with examples last."""
     outputs = len(weight)
     if groups == 1:
         out = weight.reshape(outputs, -1).dot(columns)
@@ -71,48 +72,50 @@ def _product(columns: Any, weight: Any, bias: Any, counts: Sizes, groups: int) -
 
 
 def _columns(x: Any, geometry: Geometry, size: Sizes | None) -> tuple[Any, Sizes]:
-    """A row for each channel and position, a column for each window and example."""
-    numbers, counts, beyond = _numbers(geometry, x.shape, size)
-    if not beyond:
-        return x.reshape(-1).take(numbers), counts
+    """Gather a row for each channel and position, and a column for each window and example."""
+    indices, counts, is_padded = _column_indices(geometry, x.shape, size)
+    if not is_padded:
+        return x.reshape(-1).take(indices), counts
     row = np.empty(x.size + 1, x.dtype)
     row[:-1] = x.reshape(-1)
     row[-1] = 0
-    return row.take(numbers), counts
+    return row.take(indices), counts
 
 
 @functools.lru_cache(256)
-def _numbers(geometry: Geometry, shape: Sizes, size: Sizes | None) -> tuple[Any, Sizes, bool]:
-    """Which elements the columns are, how many windows there are, and if some lie beyond.
+def _column_indices(
+    geometry: Geometry, shape: Sizes, size: Sizes | None
+) -> tuple[Any, Sizes, bool]:
+    """Return the indices of the columns, the numbers of windows, and whether some are padding.
 
-    The windows are those over an array of a shape; or, where ``size`` is given, those of its
-    elements in which each element of axes of this size lies.
+    The windows are those over an array of ``shape``.  If ``size`` is given, they are those of the
+    transpose: for each element of axes of ``size``, the windows that contain it.
     """
     examples, channels, *lengths = shape
     counts = geometry.counts(tuple(lengths)) if size is None else size
     rank = len(lengths)
-    numbers = np.zeros((1,) * (2 * rank), np.intp)
-    inside = np.ones((1,) * (2 * rank), bool)
+    indices = np.zeros((1,) * (2 * rank), np.intp)
+    is_valid = np.ones((1,) * (2 * rank), bool)
     for axis, n in enumerate(lengths):
         taps = geometry.dilation[axis] * np.arange(geometry.kernel[axis])[:, None]
         step, low = geometry.stride[axis], geometry.padding[axis][0]
         if size is None:
-            places = taps + (step * np.arange(counts[axis]) - low)
-            there = (places >= 0) & (places < n)
+            positions = taps + (step * np.arange(counts[axis]) - low)
+            is_inside = (positions >= 0) & (positions < n)
         else:
-            moved = np.arange(counts[axis]) + low - taps
-            places = moved // step
-            there = (moved % step == 0) & (places >= 0) & (places < n)
-        spread = [1] * (2 * rank)
-        spread[axis], spread[rank + axis] = places.shape
-        numbers = numbers * n + places.reshape(spread)
-        inside = inside & there.reshape(spread)
+            shifted = np.arange(counts[axis]) + low - taps
+            positions = shifted // step
+            is_inside = (shifted % step == 0) & (positions >= 0) & (positions < n)
+        axes_shape = [1] * (2 * rank)
+        axes_shape[axis], axes_shape[rank + axis] = positions.shape
+        indices = indices * n + positions.reshape(axes_shape)
+        is_valid = is_valid & is_inside.reshape(axes_shape)
     each = math.prod(lengths)
     first = np.arange(channels)[:, None, None] * each
     last = np.arange(examples) * (channels * each)
-    numbers = first + numbers.reshape(1, -1, 1) + last
-    numbers = np.where(inside.reshape(1, -1, 1), numbers, math.prod(shape))
+    indices = first + indices.reshape(1, -1, 1) + last
+    indices = np.where(is_valid.reshape(1, -1, 1), indices, math.prod(shape))
     positions = math.prod(geometry.kernel)
-    numbers = numbers.reshape(channels * positions, -1)
-    numbers.setflags(write=False)
-    return numbers, counts, not inside.all()
+    indices = indices.reshape(channels * positions, -1)
+    indices.setflags(write=False)
+    return indices, counts, not is_valid.all()

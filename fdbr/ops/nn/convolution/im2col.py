@@ -1,18 +1,17 @@
-"""The arithmetic of convolutions on plain arrays: matrix products with columns of windows.
+"""Convolutions of raw arrays as matrix products with columns of windows (im2col).
 
-Every window becomes a column with one row for each channel and each position of the kernel, so
-that a convolution is one matrix product.  The columns are ordered by place first and example
-last: then a copy of windows moves long runs of memory, whatever the kernel.  Results come as
-views in the order ``(N, C, *spatial)`` of arrays that lie so in memory; what is computed from
-them element by element keeps this order, so the next convolution needs no rearrangement.
+Every window becomes a column with one row for each channel and kernel position, so that a
+convolution is one matrix product.  In memory the example is the last axis of the columns, so that
+copying windows moves long runs whatever the kernel.  Results are views ``(N, C, *spatial)`` of such
+arrays; elementwise operations keep this memory order, so the next convolution need not transpose.
 
-Where kernels pay, they do that in the cache (`library.conv.correlations`); and where channels are
-few, above all where each has its own weights, they compute the products one by one instead
-(`library.conv.windows`).  Then results lie in memory as arrays do by themselves, or as ``x`` does.
+Large convolutions are computed by kernels that copy windows in the cache
+(`library.conv.correlations`); with few channels, as in depthwise convolutions, kernels multiply
+without columns (`library.conv.windows`).  Their results are contiguous, or in the order of ``x``.
 
-Otherwise the columns are made block by block, always in the same memory, so that they stay in the
-processor's caches and memory does not grow with the kernel.  Of small arrays the columns are taken
-all at once (`few_windows`).
+Otherwise the columns are made block by block in the same scratch memory, so that they stay in the
+caches and memory does not grow with the kernel.  Columns of small arrays are gathered at once
+(`few_windows`).
 """
 
 import contextlib
@@ -33,33 +32,33 @@ from fdbr.backends.cpu.library.conv.correlations import (
 )
 from fdbr.backends.cpu.library.conv.windows import by_position, over_windows
 from fdbr.core.util.threads import divide
-from fdbr.ops.declare.unbroadcast import accumulated
+from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.nn.convolution.few_windows import (
-    correlated,
-    correlated_kernel,
-    correlated_transposed,
+    correlate_kernel_small,
+    correlate_small,
+    correlate_transposed_small,
     is_small,
 )
 from fdbr.ops.nn.windows import Geometry, Sizes
 
 __all__ = ["axes", "correlate", "correlate_kernel", "correlate_transposed"]
 
-_WORTH = 1 << 22  # multiplications for which a kernel is worth being made
-_INPUTS = 32  # channels of a group, up to which products are computed one by one
-_FEW = 4  # the same, where elements of neighbouring windows do not lie side by side
-_MOST = 1 << 28  # bytes that stay in all, whatever threads come and go, beside what was used last
-_KEPT = 1 << 24  # bytes of memory that stays, at most, for each use
-_BLOCK = 1 << 22  # bytes of columns at a time on a CPU
-_LARGE_BLOCK = 1 << 28  # and elsewhere, where launching an operation costs more
+_WORTH = 1 << 22  # multiplications from which on compiling a kernel pays
+_INPUTS = 32  # channels of a group, up to which kernels multiply without columns
+_FEW = 4  # the same if stride > 1, where neighbouring windows are not adjacent in memory
+_MOST = 1 << 28  # bytes of free scratch memory kept for all threads, besides the last used
+_KEPT = 1 << 24  # bytes of one scratch buffer that are kept between calls
+_BLOCK = 1 << 22  # bytes of columns made at a time on a CPU, to stay in the caches
+_LARGE_BLOCK = 1 << 28  # bytes at a time on a GPU, where each kernel launch costs time
 
 
 def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, groups: int) -> Any:
-    """The sum over channels and positions of ``weight * x``, for each window."""
+    """Sum ``weight * x`` over channels and kernel positions, for each window."""
     counts = geometry.counts(x.shape[2:])
     if xp is np:
-        beside = (x, weight) if bias is None else (x, weight, bias)
-        if is_small(geometry, x.shape[1], len(x) * math.prod(counts), *beside):
-            return correlated(x, weight, bias, geometry, groups)
+        operands = (x, weight) if bias is None else (x, weight, bias)
+        if is_small(geometry, x.shape[1], len(x) * math.prod(counts), *operands):
+            return correlate_small(x, weight, bias, geometry, groups)
     dtype = xp.result_type(x.dtype, weight.dtype)
     if xp is np:
         found = None
@@ -72,39 +71,41 @@ def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, group
             return found
         if _is_pointwise(geometry):
             x, weight = x.astype(dtype, copy=False), weight.astype(dtype, copy=False)
-            return _mixed(x, weight, bias, groups)
+            return _mix_channels(x, weight, bias, groups)
     outputs = weight.shape[0]
     matrix = _by_group(weight.astype(dtype, copy=False), groups)
     out = xp.empty((outputs, *counts, x.shape[0]), dtype=dtype)
     if bias is not None:
-        wide = xp.result_type(dtype, bias.dtype) != dtype
+        is_wider = xp.result_type(dtype, bias.dtype) != dtype
         bias = bias.reshape((-1, *(1,) * (len(counts) + 1)))
 
     def work(block: slice, columns: Any) -> None:
         part = out[:, block]
         xp.matmul(matrix, columns, out=_rows(part, groups))
-        if bias is not None and not wide:
+        if bias is not None and not is_wider:
             part += bias
 
     _by_blocks(xp, work, x.astype(dtype, copy=False), geometry, groups)
-    return _batch_first(xp, out + bias if bias is not None and wide else out)
+    return _batch_first(xp, out + bias if bias is not None and is_wider else out)
 
 
 def correlate_transposed(
     xp: Any, y: Any, weight: Any, geometry: Geometry, groups: int, size: Sizes
 ) -> Any:
-    """The transpose of `correlate`: each window gets ``weight * y``, and windows add up."""
+    """The transpose of `correlate`: add ``weight * y`` to each window."""
     if xp is np and is_small(geometry, y.shape[1], len(y) * math.prod(size), y, weight):
-        return correlated_transposed(y, weight, geometry, groups, size)
-    turned = geometry.turned(tuple(y.shape[2:]), size)
-    direct = turned is not None and _is_direct(y, turned, groups * weight.shape[1], groups)
+        return correlate_transposed_small(y, weight, geometry, groups, size)
+    geometry_back = geometry.transposed(tuple(y.shape[2:]), size)
+    is_direct = geometry_back is not None and _is_direct(
+        y, geometry_back, groups * weight.shape[1], groups
+    )
     products = weight.size * math.prod(y.shape[2:]) * len(y)
-    if xp is np and not direct and products >= _WORTH:
+    if xp is np and not is_direct and products >= _WORTH:
         found = transposed_correlation(y, weight, axes(geometry, size), groups)
         if found is not None:
             return found
-    if turned is not None and weight.shape[0] <= 2 * groups * weight.shape[1]:
-        return correlate(xp, y, _turned(xp, weight, groups), None, turned, groups)
+    if geometry_back is not None and weight.shape[0] <= 2 * groups * weight.shape[1]:
+        return correlate(xp, y, _swap_and_flip(xp, weight, groups), None, geometry_back, groups)
     dtype = xp.result_type(y.dtype, weight.dtype)
     counts, batch = tuple(y.shape[2:]), y.shape[0]
     matrix = _by_group(weight.astype(dtype, copy=False), groups).swapaxes(-1, -2)
@@ -116,32 +117,32 @@ def correlate_transposed(
     with _scratch(xp) as scratch:
         for block in _slices(xp, counts[0], row):
             rows = _rows(y[:, block], groups)
-            here = (block.stop - block.start, *counts[1:])
-            columns = scratch("columns", (channels, positions, *here, batch), dtype)
+            block_counts = (block.stop - block.start, *counts[1:])
+            columns = scratch("columns", (channels, positions, *block_counts, batch), dtype)
             _product(xp, matrix, rows, columns.reshape((*matrix.shape[:-1], rows.shape[-1])))
             region = out[:, block.start * geometry.stride[0] :]
-            for number, place in enumerate(geometry.places(here)):
-                region[(slice(None), *place)] += columns[:, number]
+            for number, slices in enumerate(geometry.kernel_slices(block_counts)):
+                region[(slice(None), *slices)] += columns[:, number]
     return _batch_first(xp, out[(slice(None), *geometry.interior(size))])
 
 
-def _turned(xp: Any, weight: Any, groups: int) -> Any:
-    """Weights from outputs to inputs, with each kernel turned round."""
+def _swap_and_flip(xp: Any, weight: Any, groups: int) -> Any:
+    """Swap inputs and outputs of the weights and flip each kernel."""
     outputs, inputs, *kernel = weight.shape
     parts = weight.reshape((groups, outputs // groups, inputs, *kernel)).swapaxes(1, 2)
-    whole = parts.reshape((groups * inputs, outputs // groups, *kernel))
-    return xp.flip(whole, tuple(range(2, whole.ndim)))
+    swapped = parts.reshape((groups * inputs, outputs // groups, *kernel))
+    return xp.flip(swapped, tuple(range(2, swapped.ndim)))
 
 
 def _product(xp: Any, matrix: Any, rows: Any, out: Any) -> None:
-    # Of one output a group, the product of columns with rows is slow as a matrix product.
+    # With one output in a group, matmul of a column with a row is slower than broadcasting.
     (xp.multiply if matrix.shape[-1] == 1 else xp.matmul)(matrix, rows, out=out)
 
 
 def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
-    """The sum over examples and windows of ``y * x``, for each position of the kernel."""
+    """Sum ``y * x`` over examples and windows, for each kernel position."""
     if xp is np and is_small(geometry, x.shape[1], len(y) * math.prod(y.shape[2:]), x, y):
-        return correlated_kernel(x, y, geometry, groups)
+        return correlate_kernel_small(x, y, geometry, groups)
     dtype = xp.result_type(x.dtype, y.dtype)
     inputs = x.shape[1] // groups
     if xp is np:
@@ -154,7 +155,7 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
             x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
             found = by_position(x, y, geometry.windows(), inputs)
             if found is not None:
-                return accumulated(found, 0)
+                return accumulate(found, 0)
         elif y.size * inputs * math.prod(geometry.kernel) >= _WORTH:
             found = inner_correlation(x, y, axes(geometry, tuple(x.shape[2:])), groups)
             if found is not None:
@@ -174,7 +175,7 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
 
 
 def _is_direct(x: Any, geometry: Geometry, outputs: int, groups: int) -> bool:
-    """Whether columns would take longer to make than the products take one by one."""
+    """Whether making columns would take longer than multiplying without them."""
     if x.nbytes < kernels.LEAST or not (x.flags.c_contiguous or 0 in x.strides):
         return False
     inputs = x.shape[1] // groups
@@ -185,7 +186,7 @@ def _is_direct(x: Any, geometry: Geometry, outputs: int, groups: int) -> bool:
 
 @functools.lru_cache(1024)
 def axes(geometry: Geometry, size: Sizes) -> Axes:
-    """The windows of an array with spatial axes of these lengths, for kernels."""
+    """Describe the windows over spatial axes of these lengths for kernels."""
     before = [low for low, _ in geometry.padding]
     counts = geometry.counts(size)
     return axes_of(geometry.kernel, geometry.stride, before, geometry.dilation, counts, size)
@@ -195,12 +196,12 @@ def axes(geometry: Geometry, size: Sizes) -> Axes:
 
 
 def _is_pointwise(geometry: Geometry) -> bool:
-    """Whether each window is one element, and each element is one."""
+    """Whether the windows are single elements, one for each element."""
     return not any(map(any, geometry.padding)) and {*geometry.kernel, *geometry.stride} == {1}
 
 
-def _mixed(x: Any, weight: Any, bias: Any, groups: int) -> Any:
-    """`correlate` where windows are elements: channels are mixed, in the order they lie in."""
+def _mix_channels(x: Any, weight: Any, bias: Any, groups: int) -> Any:
+    """Compute `correlate` of pointwise windows: a matrix product that mixes channels."""
     (pixels,) = _pixels(x, groups=groups)
     outputs = weight.shape[0]
     matrices = weight.reshape((groups, outputs // groups, weight.shape[1]))
@@ -217,7 +218,7 @@ def _mixed(x: Any, weight: Any, bias: Any, groups: int) -> Any:
 
 
 def _pixels(*arrays: Any, groups: int) -> list[Any]:
-    """Matrices of pixels, with a row a channel: for each example, or of all together."""
+    """View arrays as matrices with a row for each channel: per example, or for all together."""
     by_example = all(x.flags.c_contiguous for x in arrays)
     found = []
     for x in arrays:
@@ -228,16 +229,16 @@ def _pixels(*arrays: Any, groups: int) -> list[Any]:
     return found
 
 
-# --- arrangements -------------------------------------------------------------------
+# --- memory layouts -------------------------------------------------------------------
 
 
 def _examples_last(xp: Any, x: Any) -> Any:
-    """``(N, C, *spatial)`` as ``(C, *spatial, N)`` in memory."""
+    """Copy ``(N, C, *spatial)`` to ``(C, *spatial, N)`` in memory."""
     return xp.ascontiguousarray(xp.transpose(x, (*range(1, x.ndim), 0)))
 
 
 def _padded(xp: Any, x: Any, geometry: Geometry, empty: Any) -> Any:
-    """``(N, C, *spatial)`` as ``(C, *spatial, N)`` in memory, with its padding."""
+    """Copy ``(N, C, *spatial)`` to ``(C, *spatial, N)`` in memory, with padding."""
     if not any(map(any, geometry.padding)):
         return _examples_last(xp, x)
     size = x.shape[2:]
@@ -255,17 +256,19 @@ def _batch_first(xp: Any, x: Any) -> Any:
 
 
 def _windows(xp: Any, x: Any, geometry: Geometry) -> Any:
-    """The elements of all windows: ``(C, *kernel, *counts, N)``."""
+    """View the elements of all windows: ``(C, *kernel, *counts, N)``."""
     counts = tuple(
         (n - extent) // step + 1
         for n, extent, step in zip(x.shape[1:-1], geometry.extents(), geometry.stride, strict=True)
     )
     shape = (x.shape[0], *geometry.kernel, *counts, x.shape[-1])
     if type(x) is np.ndarray and x.size:
-        return np.ndarray(shape, x.dtype, x, 0, _strides(x, geometry))  # in a tenth of the time
+        return np.ndarray(
+            shape, x.dtype, x, 0, _strides(x, geometry)
+        )  # a tenth of as_strided's time
     strided = getattr(getattr(xp, "lib", None), "stride_tricks", None)
     if strided is None:
-        parts = [x[(slice(None), *place)] for place in geometry.places(counts)]
+        parts = [x[(slice(None), *slices)] for slices in geometry.kernel_slices(counts)]
         return xp.stack(parts, axis=1).reshape(shape)
     return strided.as_strided(x, shape, _strides(x, geometry))
 
@@ -278,7 +281,7 @@ def _strides(x: Any, geometry: Geometry) -> Sizes:
 
 
 def _rows(y: Any, groups: int) -> Any:
-    """``(C, *spatial, N)`` as a matrix for each group, with a row a channel."""
+    """View ``(C, *spatial, N)`` as a matrix for each group, with a row for each channel."""
     columns = math.prod(y.shape[1:])
     if groups == 1:
         return y.reshape((y.shape[0], columns))
@@ -286,7 +289,7 @@ def _rows(y: Any, groups: int) -> Any:
 
 
 def _by_group(weight: Any, groups: int) -> Any:
-    """Weights as a matrix for each group: a row an output, a column a channel and position."""
+    """View weights as a matrix for each group: rows are outputs, columns channels and positions."""
     columns = math.prod(weight.shape[1:])
     if groups == 1:
         return weight.reshape((weight.shape[0], columns))
@@ -304,10 +307,11 @@ def _add(total: Any, part: Any) -> Any:
 def _by_blocks(
     xp: Any, work: Callable[[slice, Any], None], x: Any, geometry: Geometry, groups: int
 ) -> None:
-    """Call ``work`` with parts of the first spatial axis of places, and the columns of each.
+    """Call ``work`` with slices of the windows along the first spatial axis, and their columns.
 
-    These are a matrix for each group: a row a channel and position, a column a window.  Products of
-    many small matrices use one thread, so there each takes blocks of its own.
+    The columns are a matrix for each group: a row for each channel and position, a column for each
+    window.  BLAS multiplies the small matrices of groups on one thread, so blocks are divided
+    among threads there.
     """
     with _scratch(xp) as scratch:
         windows = _windows(xp, _padded(xp, x, geometry, scratch), geometry)
@@ -335,7 +339,7 @@ def _by_blocks(
 
 
 def _slices(xp: Any, count: int, row: int) -> Iterator[slice]:
-    """An axis in parts, of which each is ``row`` bytes long for each of its elements."""
+    """Slice an axis into blocks, where each element takes ``row`` bytes of columns."""
     length = max(1, (_BLOCK if xp is np else _LARGE_BLOCK) // max(row, 1))
     for start in range(0, count, length):
         yield slice(start, min(start + length, count))
@@ -345,17 +349,16 @@ def _slices(xp: Any, count: int, row: int) -> Iterator[slice]:
 
 
 class _Scratch:
-    """Memory for arrays that end with the call that makes them: one at a time for each use.
+    """Scratch memory for arrays that live for one call, with one buffer for each use.
 
-    It stays from call to call, for the system gives new memory page by page, and that takes
-    longer than to fill it.
+    It is kept between calls: page faults of new memory take longer than filling it.
     """
 
     def __init__(self) -> None:
         self._buffers: dict[str, Any] = {}
 
     def __call__(self, use: str, shape: Sizes, dtype: Any) -> Any:
-        """An array, of whatever it was before."""
+        """Return an uninitialized array in the buffer for ``use``."""
         size = math.prod(shape) * dtype.itemsize
         if size > _KEPT or dtype.hasobject:
             return np.empty(shape, dtype)
@@ -366,37 +369,38 @@ class _Scratch:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it keeps."""
+        """The number of bytes kept."""
         return sum(len(buffer) for buffer in list(self._buffers.values()))
 
 
-_idle: list[_Scratch] = []  # each is used by one call at a time; the one used last is the last
+_free: list[_Scratch] = []  # used by one call at a time; the most recently used is last
 
 
-def _give(scratch: _Scratch) -> None:
-    """Take scratch back, and let go what was used least recently of more than is kept.
+def _return_scratch(scratch: _Scratch) -> None:
+    """Return scratch memory to the free list, and drop the least recently used above the limit.
 
-    Nothing waits, as in `fdbr.backends.cpu.exec.memory.workspaces`: other threads may do the same.
+    There is no lock, as in `fdbr.backends.cpu.exec.memory.workspaces`: other threads may pop
+    concurrently.
     """
-    _idle.append(scratch)
-    while len(_idle) > 1 and sum([one.nbytes for one in _idle[:-1]]) > _MOST:
+    _free.append(scratch)
+    while len(_free) > 1 and sum([scratch_buffer.nbytes for scratch_buffer in _free[:-1]]) > _MOST:
         try:
-            _idle.pop(0)
-        except IndexError:  # another thread was faster
+            _free.pop(0)
+        except IndexError:  # another thread has emptied the list
             break
 
 
 @contextlib.contextmanager
 def _scratch(xp: Any) -> Iterator[Any]:
-    """A function that makes arrays for the time of one call."""
-    if xp is not np:  # such modules keep memory themselves
+    """Yield a function that makes arrays for the time of one call."""
+    if xp is not np:  # CuPy has a memory pool
         yield lambda use, shape, dtype: xp.empty(shape, dtype=dtype)
         return
     try:
-        scratch = _idle.pop()
+        scratch = _free.pop()
     except IndexError:
         scratch = _Scratch()
     try:
         yield scratch
     finally:
-        _give(scratch)
+        _return_scratch(scratch)

@@ -1,18 +1,19 @@
 """Convolutions in any number of dimensions.
 
 ``sum(y[n, o, p] * weight[o, c, k] * x[n, c, p * stride - padding + k * dilation])`` is linear in
-each of ``x``, ``weight`` and ``y``.  Its derivatives by the three are three primitives:
-`_conv` that by ``y``, `_conv_input` that by ``x``, `_conv_kernel` that by ``weight``.  So the
-transposes of each are the two others, and derivatives of all orders are convolutions again.
+each of ``x``, ``weight`` and ``y``.  Its derivatives are three primitives: `_conv` in ``y``,
+`_conv_input` in ``x``, `_conv_kernel` in ``weight``.  The transposes of each are the other two, so
+derivatives of all orders are convolutions again.
 """
 
 from typing import Any
 
 from fdbr.core.array_modules import Array, array_module
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear, opaque
 from fdbr.ops.declare.batches import spread
-from fdbr.ops.declare.unbroadcast import accumulated
+from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.nn.convolution import im2col
 from fdbr.ops.nn.windows import Geometry, Sizes, check_spatial, check_windows, geometry_of, per_axis
 from fdbr.ops.shape.creation import asarray
@@ -26,7 +27,7 @@ __all__ = ["conv", "conv_transpose"]
 
 
 def _fold(value: Any, axis: int, groups: int = 1) -> Any:
-    """The batch, first, made part of an axis of the examples, within each of its groups."""
+    """Merge the batch axis into an axis of the examples, within each of its groups."""
     size, *shape = value.shape
     shape[axis : axis + 1] = [groups, shape[axis] // groups]
     value = moveaxis(reshape(value, (size, *shape)), 0, axis + 1)
@@ -34,7 +35,7 @@ def _fold(value: Any, axis: int, groups: int = 1) -> Any:
 
 
 def _unfold(value: Any, axis: int, size: int, groups: int = 1) -> Any:
-    """The inverse of `_fold`."""
+    """Undo `_fold`."""
     shape = list(value.shape)
     own = shape[axis] // (groups * size)
     split = (*shape[:axis], groups, size, own, *shape[axis + 1 :])
@@ -42,46 +43,46 @@ def _unfold(value: Any, axis: int, size: int, groups: int = 1) -> Any:
     return reshape(value, (size, *shape[:axis], groups * own, *shape[axis + 1 :]))
 
 
-def _without_examples(rule: Any, apply: Any, values: Any, batched: Any, params: Any) -> Any:
-    """A batch of none: its shape is that of a batch of one, which tells how long axes are."""
-    one = [
+def _batch_of_none(rule: Any, apply: Any, values: Any, batched: Any, params: Any) -> Any:
+    """Apply a rule to an empty batch: compute a batch of one to find the shape, and drop it."""
+    ones_batched = [
         array_module(value).zeros((1, *value.shape[1:]), dtype=value.dtype) if own else value
         for value, own in zip(values, batched, strict=True)
     ]
-    return rule(apply, one, batched, 1, params)[:0]
+    return rule(apply, ones_batched, batched, 1, params)[:0]
 
 
 def _batch(channels: Any, first: Any, second: Any) -> Any:
-    """The batching rule of a product of two operands.
+    """Make the batching rule of a product of two operands.
 
-    A batch of one operand alone becomes part of one of its axes: ``first`` and ``second`` are
-    that axis, the axis of the result where it is found again, and for either whether it is one
-    of groups.  A batch of both makes groups: ``channels`` are the axes of channels of the two
-    operands and of the result.
+    If only one operand is batched, the batch is merged into one of its axes: ``first`` and
+    ``second`` give that axis, the corresponding axis of the result, and for both whether it is
+    divided into groups.  If both are batched, the examples become groups: ``channels`` are the
+    channel axes of the two operands and of the result.
     """
 
     def batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
         if not size:
-            return _without_examples(batch, apply, values, batched, params)
+            return _batch_of_none(batch, apply, values, batched, params)
         x, y = values
         groups = params["groups"]
         if all(batched):
             x, y = _fold(x, channels[0]), _fold(y, channels[1])
             out = apply(x, y, **{**params, "groups": size * groups})
             return _unfold(out, channels[2], size)
-        axis, place, grouped, regrouped = first if batched[0] else second
+        axis, out_axis, is_grouped, out_is_grouped = first if batched[0] else second
         if batched[0]:
-            x = _fold(x, axis, groups if grouped else 1)
+            x = _fold(x, axis, groups if is_grouped else 1)
         else:
-            y = _fold(y, axis, groups if grouped else 1)
-        return _unfold(apply(x, y, **params), place, size, groups if regrouped else 1)
+            y = _fold(y, axis, groups if is_grouped else 1)
+        return _unfold(apply(x, y, **params), out_axis, size, groups if out_is_grouped else 1)
 
     return batch
 
 
-def _batch_biased(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+def _batch_with_bias(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
     if not size:
-        return _without_examples(_batch_biased, apply, values, batched, params)
+        return _batch_of_none(_batch_with_bias, apply, values, batched, params)
     x, weight, bias = values
     if batched == [True, False, False]:
         return _unfold(apply(_fold(x, 0), weight, bias, **params), 0, size)
@@ -97,18 +98,22 @@ def _batch_biased(apply: Any, values: Any, batched: Any, size: int, params: Any)
 # --- the three products -------------------------------------------------------------
 
 
-def _to_input(ct: Any, weight: Any, shape: Any, dtype: Any, geometry: Geometry, groups: int) -> Any:
+def _input_cotangent(
+    ct: Any, weight: Any, shape: Any, dtype: Any, geometry: Geometry, groups: int
+) -> Any:
     out = _conv_input(ct, weight, geometry=geometry, groups=groups, size=tuple(shape[2:]))
     return fit(out, (shape, dtype))
 
 
-def _to_kernel(ct: Any, x: Any, shape: Any, dtype: Any, geometry: Geometry, groups: int) -> Any:
+def _kernel_cotangent(
+    ct: Any, x: Any, shape: Any, dtype: Any, geometry: Geometry, groups: int
+) -> Any:
     return fit(_conv_kernel(x, ct, geometry=geometry, groups=groups), (shape, dtype))
 
 
 @multilinear(
-    x=_to_input,
-    weight=_to_kernel,
+    x=_input_cotangent,
+    weight=_kernel_cotangent,
     batch=_batch((1, 0, 1), (0, 0, False, False), (0, 1, True, True)),
 )
 def _conv(xp: Any, x: Array, weight: Array, *, geometry: Geometry, groups: int) -> Array:
@@ -121,18 +126,18 @@ def _along_channels(bias: Any, rank: int) -> Any:
 
 @opaque(
     x=(
-        _to_input,
+        _input_cotangent,
         lambda t, weight, geometry, groups: _conv(t, weight, geometry=geometry, groups=groups),
     ),
     weight=(
-        _to_kernel,
+        _kernel_cotangent,
         lambda t, x, geometry, groups: _conv(x, t, geometry=geometry, groups=groups),
     ),
     bias=(
-        lambda ct, like: fit(accumulated(ct, (0, *range(2, ct.ndim))), like),
+        lambda ct, like: fit(accumulate(ct, (0, *range(2, ct.ndim))), like),
         lambda t, geometry: _along_channels(t, len(geometry.kernel)),
     ),
-    batch=_batch_biased,
+    batch=_batch_with_bias,
     fresh=True,
     total=True,
 )
@@ -158,7 +163,7 @@ def _conv_input(
 
 
 @multilinear(
-    x=lambda ct, y, shape, dtype, geometry, groups: _to_input(
+    x=lambda ct, y, shape, dtype, geometry, groups: _input_cotangent(
         y, ct, shape, dtype, geometry, groups
     ),
     y=lambda ct, x, shape, dtype, geometry, groups: fit(
@@ -170,9 +175,10 @@ def _conv_kernel(xp: Any, x: Array, y: Array, *, geometry: Geometry, groups: int
     return im2col.correlate_kernel(xp, x, y, geometry, groups)
 
 
-# --- for the user -------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def conv(
     x: Array,
     weight: Array,
@@ -184,7 +190,7 @@ def conv(
     groups: int = 1,
     cover_all: bool = False,
 ) -> Array:
-    """The convolution of deep learning, which is a correlation, in any number of dimensions.
+    """The convolution (cross-correlation) of deep learning, in any number of dimensions.
 
     ``out[n, o, p] = bias[o] + sum(weight[o, c, k] * x[n, c, p * stride - padding + k * dilation])``
     with the sum over channels ``c`` and positions ``k`` of the kernel.
@@ -194,22 +200,21 @@ def conv(
     x
         Shape ``(N, C, *spatial)``, or ``(C, *spatial)`` for a single example.
     weight
-        Shape ``(O, C // groups, *kernel)``: it tells the number of spatial axes.
+        Shape ``(O, C // groups, *kernel)``; it determines the number of spatial axes.
     bias
-        Shape ``(O,)``; none is added by default.
+        Shape ``(O,)``; no bias by default.
     stride, dilation
-        How far windows are from each other, and elements within a window: an integer, or one
-        for each spatial axis.
+        The distance between windows, and between elements within a window: an integer, or one for
+        each spatial axis.
     padding
-        How many zeros are put around ``x``: an integer, one for each spatial axis, or a pair
+        The number of zeros around ``x``: an integer, one for each spatial axis, or a pair
         ``(before, after)`` for each; ``"valid"`` for none; ``"same"`` for as many as make
         ``ceil(length / stride)`` windows.
     groups
-        Into how many parts the channels are divided: each part of the outputs sees one part of
-        the inputs.
+        The number of groups of channels: each group of outputs depends on one group of inputs.
     cover_all
         Whether every element is in a window, as in Chainer: zeros are added at the end for one
-        window more where elements would be left over.
+        more window if elements would be left over.
 
     Returns
     -------
@@ -221,7 +226,7 @@ def conv(
     Raises
     ------
     ValueError
-        If shapes, groups, or a setting do not fit; the message names them.
+        If shapes, groups, or an argument do not fit; the message names them.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -230,7 +235,7 @@ def conv(
     >>> ops.conv(np.ones((2, 3, 8, 8)), np.ones((5, 3, 3, 3)), padding=1, stride=2).shape
     (2, 5, 4, 4)
     """
-    x, weight, whole = _operands("conv", x, weight)
+    x, weight, has_batch = _operands("conv", x, weight)
     _check_channels("conv", x, weight, groups, weight.shape[1] * groups)
     geometry = geometry_of(
         "conv", weight.shape[2:], stride, padding, dilation, x.shape[2:], cover_all
@@ -241,9 +246,10 @@ def conv(
     else:
         bias = _checked_bias("conv", bias, weight, weight.shape[0])
         out = _conv_biased(x, weight, bias, geometry=geometry, groups=groups)
-    return out if whole else reshape(out, out.shape[1:])
+    return out if has_batch else reshape(out, out.shape[1:])
 
 
+@public("fdbr.ops")
 def conv_transpose(
     x: Array,
     weight: Array,
@@ -256,26 +262,27 @@ def conv_transpose(
     groups: int = 1,
     output_size: Any = None,
 ) -> Array:
-    """The transpose of `conv` by its input: it takes the shape of an output to that of an input.
+    """The transposed convolution: the transpose of `conv` in its input.
 
-    Each element of ``x`` adds the kernel, times itself, to a window of the result.
+    Each element of ``x`` adds the kernel, multiplied by it, to a window of the result.
 
     Parameters
     ----------
     x
         Shape ``(N, C, *spatial)``, or ``(C, *spatial)`` for a single example.
     weight
-        Shape ``(C, O // groups, *kernel)``: that of the convolution whose transpose this is.
+        Shape ``(C, O // groups, *kernel)``, as for the convolution that is transposed.
     bias
-        Shape ``(O,)``; none is added by default.
+        Shape ``(O,)``; no bias by default.
     stride, padding, dilation, groups
-        Those of the convolution whose transpose this is: ``padding`` is cut off the result.
-        With ``"same"`` the result is ``stride`` times as long as ``x``.
+        Those of the convolution that is transposed: ``padding`` is removed from the result.  With
+        ``"same"`` the result is ``stride`` times as long as ``x``.
     output_padding
-        By how much the result is longer at its end, where several lengths of an input go with
-        one output: an integer, or one for each spatial axis, less than ``stride`` or ``dilation``.
+        The number of elements added at the end of the result, as inputs of several lengths have an
+        output of the same length: an integer, or one for each spatial axis, less than ``stride``
+        or ``dilation``.
     output_size
-        The lengths of the result's spatial axes, in the place of ``output_padding`` (Chainer's
+        The lengths of the result's spatial axes, instead of ``output_padding`` (Chainer's
         ``outsize``): an integer, or one for each.
 
     Returns
@@ -287,39 +294,41 @@ def conv_transpose(
     Raises
     ------
     ValueError
-        If shapes, groups, or a setting do not fit; the message names them.
+        If shapes, groups, or an argument do not fit; the message names them.
 
     >>> import numpy as np
     >>> from fdbr import ops
     >>> ops.conv_transpose(np.array([[1.0, 2.0]]), np.array([[[1.0, 10.0]]]), stride=2)
     array([[ 1., 10.,  2., 20.]])
     """
-    x, weight, whole = _operands("conv_transpose", x, weight)
+    x, weight, has_batch = _operands("conv_transpose", x, weight)
     rank = weight.ndim - 2
     _check_channels("conv_transpose", x, weight, groups, weight.shape[0])
-    x, output_padding = _lengthened(x, stride, output_padding, dilation)
-    geometry, size = _transposed(x, weight, stride, padding, output_padding, dilation, output_size)
+    x, output_padding = _pad_whole_strides(x, stride, output_padding, dilation)
+    geometry, size = _transposed_geometry(
+        x, weight, stride, padding, output_padding, dilation, output_size
+    )
     out = _conv_input(x, weight, geometry=geometry, groups=groups, size=size)
     if bias is not None:
         outputs = weight.shape[1] * groups
         bias = _checked_bias("conv_transpose", bias, weight, outputs)
         out = out + _along_channels(bias, rank)
-    return out if whole else reshape(out, out.shape[1:])
+    return out if has_batch else reshape(out, out.shape[1:])
 
 
 # --- arguments ----------------------------------------------------------------------
 
 
 def _operands(function: str, x: Any, weight: Any) -> tuple[Any, Any, bool]:
-    """``x`` with a batch axis, ``weight``, and whether ``x`` had that axis from the first."""
+    """Return ``x`` with a batch axis, ``weight``, and whether ``x`` had a batch axis."""
     x, weight = asarray(x), asarray(weight)
     if weight.ndim < 3 or 0 in weight.shape[2:]:
         raise ValueError(
             f"fdbr.ops.{function}: weight must have two axes of channels and then those of the "
             f"kernel, one at least; it is {describe(weight)}"
         )
-    whole = check_spatial(function, x, weight.ndim - 2)
-    return x if whole else reshape(x, (1, *x.shape)), weight, whole
+    has_batch = check_spatial(function, x, weight.ndim - 2)
+    return x if has_batch else reshape(x, (1, *x.shape)), weight, has_batch
 
 
 def _check_channels(function: str, x: Any, weight: Any, groups: Any, needed: int) -> None:
@@ -335,18 +344,18 @@ def _check_channels(function: str, x: Any, weight: Any, groups: Any, needed: int
         )
 
 
-def _transposed(
-    x: Any, weight: Any, stride: Any, padding: Any, more: Any, dilation: Any, wanted: Any
+def _transposed_geometry(
+    x: Any, weight: Any, stride: Any, padding: Any, extra: Any, dilation: Any, requested: Any
 ) -> tuple[Geometry, Sizes]:
-    """The convolution for which ``x`` is an output, and the lengths of its input's axes."""
+    """Return the geometry of the convolution with output ``x``, and the lengths of its input."""
     kernel, rank = weight.shape[2:], weight.ndim - 2
-    more = per_axis("conv_transpose", "output_padding", more, rank, least=0)
+    extra = per_axis("conv_transpose", "output_padding", extra, rank, least=0)
     steps = per_axis("conv_transpose", "stride", stride, rank)
     size = tuple(n * s for n, s in zip(x.shape[2:], steps, strict=True))
-    if wanted is not None:
-        size = per_axis("conv_transpose", "output_size", wanted, rank)
+    if requested is not None:
+        size = per_axis("conv_transpose", "output_size", requested, rank)
     geometry = geometry_of("conv_transpose", kernel, stride, padding, dilation, size)
-    if wanted is not None:
+    if requested is not None:
         if geometry.counts(size) != x.shape[2:]:
             raise ValueError(
                 f"fdbr.ops.conv_transpose: output_size {size} is not one for x {describe(x)}: the "
@@ -354,43 +363,43 @@ def _transposed(
                 f"{_least_size(x, geometry)}, and less than stride {steps} may be added to them"
             )
     elif padding == "same":
-        if any(more):
+        if any(extra):
             raise ValueError(
-                "fdbr.ops.conv_transpose: with padding='same' the lengths are settled; "
-                f"output_padding must be 0, not {max(more)}; or give output_size"
+                "fdbr.ops.conv_transpose: padding='same' determines the lengths; "
+                f"output_padding must be 0, not {max(extra)}; or give output_size"
             )
     else:
-        size = _transposed_size(x, geometry, more)
+        size = _transposed_size(x, geometry, extra)
     return geometry, size
 
 
-def _lengthened(x: Any, stride: Any, more: Any, dilation: Any) -> tuple[Any, Any]:
-    """``x`` with as many zeros behind as whole strides go into ``output_padding``, and the rest."""
+def _pad_whole_strides(x: Any, stride: Any, extra: Any, dilation: Any) -> tuple[Any, Any]:
+    """Append zeros to ``x`` for whole strides of ``output_padding``, and return the remainder."""
     rank = x.ndim - 2
-    more = per_axis("conv_transpose", "output_padding", more, rank, least=0)
-    if not any(more):
-        return x, more
+    extra = per_axis("conv_transpose", "output_padding", extra, rank, least=0)
+    if not any(extra):
+        return x, extra
     steps = per_axis("conv_transpose", "stride", stride, rank)
     gaps = per_axis("conv_transpose", "dilation", dilation, rank)
-    if any(m >= max(step, gap) for m, step, gap in zip(more, steps, gaps, strict=True)):
+    if any(m >= max(step, gap) for m, step, gap in zip(extra, steps, gaps, strict=True)):
         raise ValueError(
-            f"fdbr.ops.conv_transpose: output_padding {more} must be less than stride {steps} or "
+            f"fdbr.ops.conv_transpose: output_padding {extra} must be less than stride {steps} or "
             f"dilation {gaps} on every axis"
         )
-    zeros = tuple(m // step for m, step in zip(more, steps, strict=True))
+    zeros = tuple(m // step for m, step in zip(extra, steps, strict=True))
     if any(zeros):
         x = pad(x, ((0, 0), (0, 0), *((0, n) for n in zeros)))
-    return x, tuple(m % step for m, step in zip(more, steps, strict=True))
+    return x, tuple(m % step for m, step in zip(extra, steps, strict=True))
 
 
 def _least_size(x: Any, geometry: Geometry) -> Sizes:
-    """The least lengths of an input of the convolution for which ``x`` is an output."""
+    """Return the least lengths of an input whose convolution has the shape of ``x``."""
     axes = zip(x.shape[2:], geometry.stride, geometry.padding, geometry.extents(), strict=True)
     return tuple((n - 1) * step - sum(pad) + extent for n, step, pad, extent in axes)
 
 
-def _transposed_size(x: Any, geometry: Geometry, more: Sizes) -> Sizes:
-    size = tuple(n + m for n, m in zip(_least_size(x, geometry), more, strict=True))
+def _transposed_size(x: Any, geometry: Geometry, extra: Sizes) -> Sizes:
+    size = tuple(n + m for n, m in zip(_least_size(x, geometry), extra, strict=True))
     if min(size) < 1:
         raise ValueError(
             f"fdbr.ops.conv_transpose: padding {geometry.padding} leaves nothing of the result: x "

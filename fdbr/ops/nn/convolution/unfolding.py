@@ -1,4 +1,4 @@
-"""Windows of an array as columns of a matrix, and convolutions whose weights are not shared."""
+"""Unfold windows to columns, fold them back, and convolve without shared weights."""
 
 import itertools
 import math
@@ -7,6 +7,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import linear
 from fdbr.ops.nn.windows import Geometry, Sizes, check_spatial, check_windows, geometry_of, per_axis
 from fdbr.ops.products import einsum
@@ -20,25 +21,25 @@ __all__ = ["fold", "local_conv", "unfold"]
 
 
 def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    return apply(*values, **params)  # all axes before the spatial ones are alike
+    return apply(*values, **params)  # axes before the spatial ones are treated alike
 
 
 def _positions(geometry: Geometry, counts: Sizes) -> Any:
-    """Each position of the kernel, and its elements in all windows: keys of the padded axes."""
+    """Iterate over kernel positions, with the slices that select their elements in all windows."""
     return zip(
-        itertools.product(*map(range, geometry.kernel)), geometry.places(counts), strict=True
+        itertools.product(*map(range, geometry.kernel)), geometry.kernel_slices(counts), strict=True
     )
 
 
 @linear(
-    x=lambda ct, shape, geometry: _windows_of_columns(
+    x=lambda ct, shape, geometry: _fold_windows(
         ct, geometry=geometry, size=tuple(shape[len(shape) - len(geometry.kernel) :])
     ),
     batch=_batch,
     fresh=True,
 )
-def _columns_of_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
-    """The elements of all windows: ``(..., *kernel, *counts)`` of ``(..., *spatial)``."""
+def _unfold_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
+    """Copy the elements of all windows: ``(..., *kernel, *counts)`` from ``(..., *spatial)``."""
     rank = len(geometry.kernel)
     lead, size = x.shape[: x.ndim - rank], tuple(x.shape[x.ndim - rank :])
     if any(map(any, geometry.padding)):
@@ -47,27 +48,28 @@ def _columns_of_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
         x = padded
     counts = geometry.counts(size)
     out = xp.empty((*lead, *geometry.kernel, *counts), dtype=x.dtype)
-    every = (slice(None),) * rank
-    for position, place in _positions(geometry, counts):
-        out[(..., *position, *every)] = x[(..., *place)]
+    all_windows = (slice(None),) * rank
+    for position, slices in _positions(geometry, counts):
+        out[(..., *position, *all_windows)] = x[(..., *slices)]
     return out
 
 
-@linear(x=lambda ct, geometry: _columns_of_windows(ct, geometry=geometry), batch=_batch, fresh=True)
-def _windows_of_columns(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
-    """The transpose of `_columns_of_windows`: what windows share is added up."""
+@linear(x=lambda ct, geometry: _unfold_windows(ct, geometry=geometry), batch=_batch, fresh=True)
+def _fold_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
+    """The transpose of `_unfold_windows`: overlapping windows are summed."""
     rank = len(geometry.kernel)
     lead, counts = x.shape[: x.ndim - 2 * rank], tuple(x.shape[x.ndim - rank :])
     out = xp.zeros((*lead, *geometry.padded(size)), dtype=x.dtype)
-    every = (slice(None),) * rank
-    for position, place in _positions(geometry, counts):
-        out[(..., *place)] += x[(..., *position, *every)]
+    all_windows = (slice(None),) * rank
+    for position, slices in _positions(geometry, counts):
+        out[(..., *slices)] += x[(..., *position, *all_windows)]
     return out[(..., *geometry.interior(size))]
 
 
-# --- for the user -------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def unfold(
     x: Array,
     kernel_size: int | Sequence[int],
@@ -80,20 +82,20 @@ def unfold(
 ) -> Any:
     """The elements of each window as a column, in any number of dimensions.
 
-    A convolution is a matrix product with these columns; it is known as ``im2col``, too.
+    A convolution is a matrix product with these columns; the function is also known as ``im2col``.
 
     Parameters
     ----------
     x
         Shape ``(..., C, *spatial)``.
     kernel_size
-        The lengths of a window, one for each spatial axis; or an integer for all axes after the
+        The lengths of a window: one for each spatial axis, or an integer for all axes after the
         first two.
     dilation, padding, stride, cover_all
         As for `conv`.
     flatten
-        Whether the windows are one axis, as in PyTorch; otherwise they keep their spatial axes,
-        as in Chainer's ``im2col``.
+        Whether to merge the windows to one axis, as in PyTorch; otherwise they keep their spatial
+        axes, as in Chainer's ``im2col``.
 
     Returns
     -------
@@ -104,7 +106,7 @@ def unfold(
     Raises
     ------
     ValueError
-        If a setting does not fit the axes, or no window fits into ``x``.
+        If an argument does not fit the axes, or no window fits into ``x``.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -125,12 +127,13 @@ def unfold(
     lead, size = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
     geometry = geometry_of("unfold", kernel, stride, padding, dilation, size, cover_all)
     check_windows("unfold", x, geometry)
-    columns = _columns_of_windows(x, geometry=geometry)
+    columns = _unfold_windows(x, geometry=geometry)
     counts = geometry.counts(tuple(size))
     shape = (*lead[:-1], lead[-1] * math.prod(kernel))
     return reshape(columns, (*shape, math.prod(counts)) if flatten else (*shape, *counts))
 
 
+@public("fdbr.ops")
 def fold(
     x: Array,
     output_size: int | Sequence[int],
@@ -150,8 +153,8 @@ def fold(
     output_size
         The lengths of the spatial axes of the result.
     kernel_size
-        The lengths of a window.  One of the two sizes tells the number of spatial axes; of two
-        integers that is 2, as in PyTorch.
+        The lengths of a window.  A sequence for either size determines the number of spatial axes;
+        for two integers it is 2, as in PyTorch.
     dilation, padding, stride, cover_all
         Those of `unfold`.
 
@@ -163,7 +166,7 @@ def fold(
     Raises
     ------
     ValueError
-        If a setting does not fit the axes, or there is another number of windows or of elements.
+        If an argument does not fit the axes, or the number of windows or elements does not fit.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -189,9 +192,10 @@ def fold(
             f"output_size {size}; it is {describe(x)}"
         )
     lead = (*x.shape[:-2], x.shape[-2] // elements)
-    return _windows_of_columns(reshape(x, (*lead, *kernel, *counts)), geometry=geometry, size=size)
+    return _fold_windows(reshape(x, (*lead, *kernel, *counts)), geometry=geometry, size=size)
 
 
+@public("fdbr.ops")
 def local_conv(
     x: Array,
     weight: Array,
@@ -201,7 +205,7 @@ def local_conv(
     padding: Any = 0,
     dilation: Any = 1,
 ) -> Any:
-    """A convolution with other weights for each window: weights are not shared.
+    """A convolution with different weights for each window (locally connected layer).
 
     ``out[n, o, p] = bias[o, p] + sum(weight[o, p, c, k] * x[n, c, p * stride - padding + k *
     dilation])``: LeCun, *Generalization and network design strategies*, 1989.
@@ -214,7 +218,7 @@ def local_conv(
         Shape ``(O, *counts, C, *kernel)``, as in Chainer, where ``counts`` are the numbers of
         windows along the spatial axes.
     bias
-        Shape ``(O, *counts)``; none is added by default.
+        Shape ``(O, *counts)``; no bias by default.
     stride, padding, dilation
         As for `conv`.
 
@@ -226,7 +230,7 @@ def local_conv(
     Raises
     ------
     ValueError
-        If shapes or a setting do not fit; the message names them.
+        If shapes or an argument do not fit; the message names them.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -241,8 +245,8 @@ def local_conv(
             "fdbr.ops.local_conv: weight must have shape (O, *counts, C, *kernel), with as many "
             f"axes of counts as of the kernel, one at least; it is {describe(weight)}"
         )
-    whole = check_spatial("local_conv", x, rank)
-    x = x if whole else reshape(x, (1, *x.shape))
+    has_batch = check_spatial("local_conv", x, rank)
+    x = x if has_batch else reshape(x, (1, *x.shape))
     outputs, *counts, inputs = weight.shape[: rank + 2]
     if x.shape[1] != inputs:
         raise ValueError(
@@ -258,7 +262,7 @@ def local_conv(
             f"weight {describe(weight)} is for {tuple(counts)}; there is one weight for each"
         )
     windows, elements = math.prod(counts), inputs * math.prod(kernel)
-    columns = reshape(_columns_of_windows(x, geometry=geometry), (x.shape[0], elements, windows))
+    columns = reshape(_unfold_windows(x, geometry=geometry), (x.shape[0], elements, windows))
     matrices = reshape(weight, (outputs, windows, elements))
     out = reshape(einsum("new,owe->now", columns, matrices), (x.shape[0], outputs, *counts))
     if bias is not None:
@@ -269,4 +273,4 @@ def local_conv(
                 f"{describe(weight)}; it must have shape {(outputs, *counts)}"
             )
         out = out + bias
-    return out if whole else reshape(out, out.shape[1:])
+    return out if has_batch else reshape(out, out.shape[1:])

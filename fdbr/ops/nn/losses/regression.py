@@ -1,16 +1,23 @@
-"""Losses of predictions of numbers."""
+"""Regression losses."""
 
 from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import abs, clip, clipped
 from fdbr.ops.nn.activations.nonlinearities import softplus
-from fdbr.ops.nn.losses.checks import alike, check_reduction, reduced, setting_of, weighted_mean
+from fdbr.ops.nn.losses.checks import (
+    check_reduction,
+    reduce_losses,
+    same_shape,
+    setting_of,
+    weighted_mean,
+)
 from fdbr.ops.reductions.reduce import sum
-from fdbr.ops.reductions.squared_error import is_long, squared_distance
+from fdbr.ops.reductions.squared_error import is_large, squared_distance
 from fdbr.ops.shape.creation import asarray
 
 __all__ = [
@@ -30,9 +37,9 @@ _LOG_2 = 0.6931471805599453
 
 
 def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: bool = True) -> Any:
-    """Losses of elements with a weight each, and their sum or mean."""
+    """Multiply losses by weights of elements, and compute the sum or mean."""
     if weight is None:
-        return reduced(losses, reduction)
+        return reduce_losses(losses, reduction)
     weight = setting_of(name, "weight", weight, losses)
     if weight.shape != losses.shape:
         raise ValueError(
@@ -41,15 +48,16 @@ def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: b
     losses = losses * weight
     if reduction == "mean" and by_weights:
         return weighted_mean(losses, weight)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 # --- absolute -----------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def absolute_error(x: Array, y: Array, /) -> Any:
-    """``abs(x - y)``, element by element; its derivative where they are equal is taken as 0.
+    """``abs(x - y)``, element by element; its derivative at equality is taken as 0.
 
     Parameters
     ----------
@@ -73,10 +81,11 @@ def absolute_error(x: Array, y: Array, /) -> Any:
     >>> ops.absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
     array([0., 2.])
     """
-    x, y = alike("absolute_error", x=x, y=y)
+    x, y = same_shape("absolute_error", x=x, y=y)
     return abs(x - y)
 
 
+@public("fdbr.ops")
 @in_single
 def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
     """The mean of ``abs(x - y)`` over all elements.
@@ -99,10 +108,11 @@ def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> An
     np.float64(1.0)
     """
     check_reduction("mean_absolute_error", reduction)
-    x, y = alike("mean_absolute_error", x=x, y=y)
-    return reduced(abs(x - y), reduction)
+    x, y = same_shape("mean_absolute_error", x=x, y=y)
+    return reduce_losses(abs(x - y), reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
     """The absolute error, under PyTorch's name: see `mean_absolute_error`.
@@ -114,7 +124,7 @@ def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | N
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
     weight
-        A weight for each element, in the shape of ``x``; the mean is by their sum.
+        A weight for each element, in the shape of ``x``; the mean divides by their sum.
 
     Raises
     ------
@@ -127,13 +137,14 @@ def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | N
     np.float64(1.5)
     """
     check_reduction("l1_loss", reduction)
-    x, y = alike("l1_loss", x=x, y=y)
+    x, y = same_shape("l1_loss", x=x, y=y)
     return _weighted("l1_loss", abs(x - y), weight, reduction)
 
 
 # --- squared ------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def squared_error(x: Array, y: Array, /) -> Any:
     """``(x - y)**2``, element by element, of arrays of one shape.
@@ -153,11 +164,12 @@ def squared_error(x: Array, y: Array, /) -> Any:
     >>> ops.squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
     array([0., 4.])
     """
-    x, y = alike("squared_error", x=x, y=y)
-    away = x - y
-    return away * away
+    x, y = same_shape("squared_error", x=x, y=y)
+    difference = x - y
+    return difference * difference
 
 
+@public("fdbr.ops")
 @in_single
 def squared_difference(x: Array, y: Array, /) -> Any:
     """``(x - y)**2``, element by element: `squared_error`, under Chainer's other name.
@@ -177,11 +189,12 @@ def squared_difference(x: Array, y: Array, /) -> Any:
     >>> ops.squared_difference(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
     array([0., 4.])
     """
-    x, y = alike("squared_difference", x=x, y=y)
-    away = x - y
-    return away * away
+    x, y = same_shape("squared_difference", x=x, y=y)
+    difference = x - y
+    return difference * difference
 
 
+@public("fdbr.ops")
 @in_single
 def mean_squared_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
     """The mean of ``(x - y)**2`` over all elements.
@@ -214,13 +227,14 @@ def mean_squared_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any
 
 
 def _squared(x: Any, y: Any, reduction: str) -> Any:
-    if reduction != "none" and x.dtype == y.dtype and is_long(x):
+    if reduction != "none" and x.dtype == y.dtype and is_large(x):
         total = squared_distance(x, y, tuple(range(x.ndim))).reshape(())
         return total / x.size if reduction == "mean" else total
-    away = x - y
-    return reduced(away * away, reduction)
+    difference = x - y
+    return reduce_losses(difference * difference, reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
     """The squared error, under PyTorch's name: see `mean_squared_error`.
@@ -232,7 +246,7 @@ def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | 
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
     weight
-        A weight for each element, in the shape of ``x``; the mean is by their sum.
+        A weight for each element, in the shape of ``x``; the mean divides by their sum.
 
     Raises
     ------
@@ -245,28 +259,29 @@ def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | 
     np.float64(4.0)
     """
     check_reduction("mse_loss", reduction)
-    x, y = alike("mse_loss", x=x, y=y)
+    x, y = same_shape("mse_loss", x=x, y=y)
     if weight is None:
         return _squared(x, y, reduction)
-    away = x - y
-    return _weighted("mse_loss", away * away, weight, reduction)
+    difference = x - y
+    return _weighted("mse_loss", difference * difference, weight, reduction)
 
 
-# --- squared near 0 and absolute far out --------------------------------------------
+# --- squared for small differences, absolute for large ones ---------------------------
 
 
-def _bent_slope(away: Any, delta: float, tip: float) -> Any:
-    near = clip(away, -delta, delta)
-    return near if tip == 1 else near / tip
+def _huber_derivative(difference: Any, delta: float, divisor: float) -> Any:
+    clipped_difference = clip(difference, -delta, delta)
+    return clipped_difference if divisor == 1 else clipped_difference / divisor
 
 
-@elementwise(away=_bent_slope, compound=True)
-def _bent(xp: Any, away: Array, *, delta: float, tip: float) -> Array:
-    """Half the square up to ``delta``, and the line that goes on from there; by ``tip``."""
-    near = clipped(xp, away, -delta, delta)
-    return near / tip * (away - 0.5 * near)
+@elementwise(difference=_huber_derivative, compound=True)
+def scaled_huber(xp: Any, difference: Array, *, delta: float, divisor: float) -> Array:
+    """Half the square up to ``delta``, continued by a line, divided by ``divisor``."""
+    clipped_difference = clipped(xp, difference, -delta, delta)
+    return clipped_difference / divisor * (difference - 0.5 * clipped_difference)
 
 
+@public("fdbr.ops")
 @in_single
 def huber_loss(
     x: Array,
@@ -277,7 +292,7 @@ def huber_loss(
     reduction: str = "mean",
     weight: Array | None = None,
 ) -> Any:
-    """Half the square of ``x - y`` up to ``delta``, and a straight line beyond it.
+    """The Huber loss: half the square of ``x - y`` up to ``delta``, and linear beyond it.
 
     ``0.5 * a**2`` where ``a = abs(x - y)`` is at most ``delta``, and elsewhere
     ``delta * (a - 0.5 * delta)``: Huber, *Robust estimation of a location parameter*, 1964.
@@ -292,8 +307,8 @@ def huber_loss(
     reduction
         ``"mean"``, ``"sum"``, ``"none"``, or ``"sum_along_second_axis"``.
     weight
-        A weight for each element, in the shape of ``x``; the mean is by the number of elements,
-        as PyTorch's.
+        A weight for each element, in the shape of ``x``; the mean divides by the number of
+        elements, as in PyTorch.
 
     Raises
     ------
@@ -308,8 +323,8 @@ def huber_loss(
     check_reduction("huber_loss", reduction, "sum_along_second_axis")
     if not delta > 0:
         raise ValueError(f"fdbr.ops.huber_loss: delta must be positive, got {delta}")
-    x, y = alike("huber_loss", x=x, y=y)
-    losses = _bent(x - y, delta=float(delta), tip=1.0)
+    x, y = same_shape("huber_loss", x=x, y=y)
+    losses = scaled_huber(x - y, delta=float(delta), divisor=1.0)
     if reduction != "sum_along_second_axis":
         return _weighted("huber_loss", losses, weight, reduction, by_weights=False)
     if x.ndim < 2:
@@ -320,9 +335,10 @@ def huber_loss(
     return sum(_weighted("huber_loss", losses, weight, "none"), axis=1)
 
 
+@public("fdbr.ops")
 @in_single
 def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str = "mean") -> Any:
-    """`huber_loss` by ``beta``: the absolute error with a round tip.
+    """`huber_loss` divided by ``beta``: the absolute error, smooth near 0.
 
     ``0.5 * a**2 / beta`` where ``a = abs(x - y)`` is below ``beta``, and elsewhere
     ``a - 0.5 * beta``: Girshick, *Fast R-CNN*, ICCV 2015.
@@ -332,7 +348,7 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
     x, y
         Arrays of one shape; ``x`` is floating.
     beta
-        Where the square ends; with 0 it is `l1_loss`.
+        The difference at which the square ends; with 0 it is `l1_loss`.
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
 
@@ -349,14 +365,18 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
     check_reduction("smooth_l1_loss", reduction)
     if not beta >= 0:
         raise ValueError(f"fdbr.ops.smooth_l1_loss: beta must be at least 0, got {beta}")
-    x, y = alike("smooth_l1_loss", x=x, y=y)
-    beta, away = float(beta), x - y
-    return reduced(abs(away) if beta == 0 else _bent(away, delta=beta, tip=beta), reduction)
+    x, y = same_shape("smooth_l1_loss", x=x, y=y)
+    beta, difference = float(beta), x - y
+    return reduce_losses(
+        abs(difference) if beta == 0 else scaled_huber(difference, delta=beta, divisor=beta),
+        reduction,
+    )
 
 
+@public("fdbr.ops")
 @in_single
 def log_cosh(x: Array, y: Array, /, *, reduction: str = "none") -> Any:
-    """``log(cosh(x - y))``, without overflow: half the square near 0, the size less log 2 far out.
+    """``log(cosh(x - y))``: about half the square near 0, and linear for large values.
 
     Parameters
     ----------
@@ -376,6 +396,6 @@ def log_cosh(x: Array, y: Array, /, *, reduction: str = "none") -> Any:
     array([  0.        , 999.30685282])
     """
     check_reduction("log_cosh", reduction)
-    x, y = alike("log_cosh", x=x, y=y)
-    away = x - y
-    return reduced(away + softplus(-2.0 * away) - _LOG_2, reduction)
+    x, y = same_shape("log_cosh", x=x, y=y)
+    difference = x - y
+    return reduce_losses(difference + softplus(-2.0 * difference) - _LOG_2, reduction)

@@ -1,1 +1,1 @@
-"""Dropout and its kin, and random samples."""
+"""Dropout and its variants, and random samples."""

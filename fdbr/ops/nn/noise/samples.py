@@ -1,4 +1,4 @@
-"""Random numbers within networks, with an explicit key: relatives of dropout, and samples."""
+"""Variants of dropout, and random samples, with an explicit random key."""
 
 import math
 from typing import Any
@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.declare import constant, leading, shifted
 from fdbr.ops.devices import beside
@@ -16,9 +17,9 @@ from fdbr.ops.elementwise.arithmetic import add, multiply
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.nn.activations.exponentials import softmax
-from fdbr.ops.nn.activations.gates import sloped
+from fdbr.ops.nn.activations.gates import parametric_relu
 from fdbr.ops.nn.activations.nonlinearities import leaky_relu
-from fdbr.ops.nn.noise.dropout import kept, proper_key, proper_rate
+from fdbr.ops.nn.noise.dropout import check_key, check_rate, kept
 from fdbr.ops.philox import random_words
 from fdbr.ops.products import linear, matmul
 from fdbr.ops.shape.creation import floating
@@ -36,12 +37,12 @@ __all__ = [
     "zoneout",
 ]
 
-_SELU_END = -1.7580993408473766  # the limit of `selu` far to the left
+_SELU_END = -1.7580993408473766  # the limit of `selu` at -inf
 
 
 @constant(batch=leading(1), total=True)
 def _noise(xp: Any, key: Any, *, shape: tuple[int, ...], law: str) -> Array:
-    """Draws in float64, those of `fdbr.random` under the same key."""
+    """Draw float64 numbers, equal to those of `fdbr.random` with the same key."""
     words = random_words.primitive.value(xp, key, 0, shape=shape, use=0)
     unit = ((words >> 12).astype(xp.float64) + 0.5) * 2.0**-52
     if law == "uniform":
@@ -51,24 +52,25 @@ def _noise(xp: Any, key: Any, *, shape: tuple[int, ...], law: str) -> Array:
     return -xp.log(-xp.log(unit))
 
 
-def _drawn(function: str, law: str, x: Any, key: Any) -> Any:
-    """Draws of the shape and the dtype of ``x``."""
-    key = beside(proper_key(f"fdbr.ops.{function}", key), x)
+def _draw(function: str, law: str, x: Any, key: Any) -> Any:
+    """Draw numbers of the shape and dtype of ``x``."""
+    key = beside(check_key(f"fdbr.ops.{function}", key), x)
     return astype(_noise(key, shape=x.shape, law=law), x.dtype)
 
 
 def uniform_draws(function: str, shape: tuple[int, ...], key: Any, x: Any) -> Any:
-    """Numbers in [0, 1) of float64, on the device of an array."""
-    return _noise(beside(proper_key(function, key), x), shape=shape, law="uniform")
+    """Draw float64 numbers in [0, 1) on the device of an array."""
+    return _noise(beside(check_key(function, key), x), shape=shape, law="uniform")
 
 
-# --- relatives of dropout -----------------------------------------------------------
+# --- variants of dropout --------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def alpha_dropout(
     x: Array, rate: float = 0.5, *, p: float | None = None, channels: bool = False, key: Any
 ) -> Any:
-    """Dropout to `selu`'s limit in the place of 0, that keeps mean 0 and variance 1.
+    """Dropout that preserves mean 0 and variance 1, by setting elements to the limit of `selu`.
 
     Klambauer, Unterthiner, Mayr & Hochreiter, *Self-normalizing neural networks*, NIPS 2017.
 
@@ -79,12 +81,12 @@ def alpha_dropout(
     rate, p, key
         As for `dropout`.
     channels
-        Whether whole channels are left out; ``x`` is then of shape ``(N, C, ...)``.
+        Whether to drop whole channels; ``x`` then has shape ``(N, C, ...)``.
 
     Raises
     ------
     TypeError, ValueError
-        As for `dropout`, or if ``x`` has no channels.
+        As for `dropout`, or if ``x`` has no channel axis.
 
     >>> import fdbr, numpy as np
     >>> from fdbr import ops
@@ -92,7 +94,7 @@ def alpha_dropout(
     >>> sorted(set(out.round(3).tolist()))
     [-0.779, 0.779]
     """
-    rate = proper_rate("fdbr.ops.alpha_dropout", rate if p is None else p)
+    rate = check_rate("fdbr.ops.alpha_dropout", rate if p is None else p)
     x = floating(x)
     shape = x.shape
     if channels:
@@ -107,10 +109,11 @@ def alpha_dropout(
     return rounded_like(out, x)
 
 
+@public("fdbr.ops")
 def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
-    """Each element times a normal number of mean 1 and variance ``rate / (1 - rate)``.
+    """Multiply each element by normal noise with mean 1 and variance ``rate / (1 - rate)``.
 
-    That is the variance of `dropout`: Srivastava et al., *Dropout*, JMLR 2014, section 10.
+    This is the variance of `dropout`: Srivastava et al., *Dropout*, JMLR 2014, section 10.
 
     Parameters
     ----------
@@ -130,14 +133,15 @@ def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
     >>> round(float(out.mean()), 1), round(float(out.std()), 1)
     (1.0, 0.5)
     """
-    rate = proper_rate("fdbr.ops.gaussian_dropout", rate)
+    rate = check_rate("fdbr.ops.gaussian_dropout", rate)
     x = floating(x)
-    noise = _drawn("gaussian_dropout", "normal", x, key)
+    noise = _draw("gaussian_dropout", "normal", x, key)
     return rounded_like(x + x * noise * math.sqrt(rate / (1 - rate)), x)
 
 
+@public("fdbr.ops")
 def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
-    """Each element of a new state is that of the old state with probability ``rate``.
+    """Keep each element of the old state with probability ``rate``, and take the new one otherwise.
 
     Krueger et al., *Zoneout: regularizing RNNs by randomly preserving hidden activations*, ICLR
     2017.  In inference the result is ``x`` in Chainer, and ``rate * h + (1 - rate) * x`` in the
@@ -162,7 +166,7 @@ def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
     >>> ops.zoneout(np.zeros(6), np.ones(6), 0.5, key=fdbr.random.key(0)).tolist()
     [1.0, 1.0, 0.0, 1.0, 1.0, 1.0]
     """
-    rate = proper_rate("fdbr.ops.zoneout", rate)
+    rate = check_rate("fdbr.ops.zoneout", rate)
     h, x = floating(h), floating(x)
     if h.shape != x.shape:
         raise ValueError(
@@ -171,6 +175,7 @@ def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
     return where(kept("fdbr.ops.zoneout", x, rate, key), x, h)
 
 
+@public("fdbr.ops")
 def simplified_dropconnect(
     x: Array,
     weight: Array,
@@ -181,10 +186,10 @@ def simplified_dropconnect(
     mask: Array = None,
     key: Any = None,
 ) -> Any:
-    """`linear` with elements of the weight left out by chance, the others divided by ``1 - rate``.
+    """`linear` with dropout of elements of the weight, the others divided by ``1 - rate``.
 
-    After Wan et al., *Regularization of neural networks using DropConnect*, ICML 2013; simplified,
-    as inference has the weight itself where the paper samples.
+    After Wan et al., *Regularization of neural networks using DropConnect*, ICML 2013; simplified:
+    inference uses the weight itself, where the paper samples.
 
     Parameters
     ----------
@@ -197,10 +202,10 @@ def simplified_dropconnect(
     rate, key
         As for `dropout`.
     batchwise
-        Whether each example (each row of ``x``) leaves out its own elements, or all the same.
+        Whether each example (each row of ``x``) drops its own elements, or all drop the same.
     mask
-        Which elements stay, in the place of ``key``: truth values of shape ``(*x.shape[:-1], out,
-        in)``, or ``(out, in)``.
+        The elements to keep, instead of ``key``: booleans of shape ``(*x.shape[:-1], out, in)``, or
+        ``(out, in)``.
 
     Returns
     -------
@@ -219,18 +224,20 @@ def simplified_dropconnect(
     [[4.0], [6.0]]
     """
     name = "fdbr.ops.simplified_dropconnect"
-    rate = proper_rate(name, rate)
+    rate = check_rate(name, rate)
     x, weight = floating(x), floating(weight)
     if weight.ndim != 2 or not x.ndim or x.shape[-1] != weight.shape[1]:
         raise ValueError(
             f"{name}: x {describe(x)} must have shape (..., in), and weight {describe(weight)} "
             "shape (out, in)"
         )
-    own = (*x.shape[:-1], *weight.shape)
+    per_example = (*x.shape[:-1], *weight.shape)
     if mask is None:
-        mask = kept(name, weight, rate, key, own if batchwise else weight.shape)
-    elif tuple(mask.shape) not in (own, weight.shape):
-        raise ValueError(f"{name}: mask {describe(mask)} must have shape {weight.shape}, or {own}")
+        mask = kept(name, weight, rate, key, per_example if batchwise else weight.shape)
+    elif tuple(mask.shape) not in (per_example, weight.shape):
+        raise ValueError(
+            f"{name}: mask {describe(mask)} must have shape {weight.shape}, or {per_example}"
+        )
     scaled = where(mask, weight, 0) * (1 / (1 - rate))
     if scaled.ndim == 2:
         return rounded_like(linear(x, scaled, bias), x, weight)
@@ -239,8 +246,9 @@ def simplified_dropconnect(
     return out if bias is None else out + bias
 
 
+@public("fdbr.ops")
 def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = None) -> Any:
-    """``x`` where it is positive, and elsewhere times a slope between two bounds, by chance.
+    """``x`` where it is positive, and elsewhere ``x`` times a random slope.
 
     Xu, Wang, Chen & Li, *Empirical evaluation of rectified activations in convolutional network*,
     arXiv:1505.00853.
@@ -250,16 +258,16 @@ def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = No
     x
         Real floating.
     lower, upper
-        Between these each element's slope is drawn.
+        The bounds between which each element's slope is drawn uniformly.
     key
-        A key; with `None`, as in inference, all slopes are the mean of the bounds.
+        A key; with `None`, as for inference, all slopes are the mean of the bounds.
 
     Raises
     ------
     ValueError
         If ``lower`` is above ``upper``.
     TypeError
-        If ``key`` is no key.
+        If ``key`` is not a key.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -272,13 +280,14 @@ def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = No
     if key is None:
         return leaky_relu(x, (lower + upper) / 2)
     x = floating(x)
-    slopes = multiply(_drawn("rrelu", "uniform", x, key), float(upper - lower))
-    return rounded_like(sloped(x, add(slopes, float(lower))), x)
+    slopes = multiply(_draw("rrelu", "uniform", x, key), float(upper - lower))
+    return rounded_like(parametric_relu(x, add(slopes, float(lower))), x)
 
 
 # --- samples ------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
     """A normal sample, ``mean + exp(ln_var / 2) * noise``, differentiable in both.
 
@@ -289,14 +298,14 @@ def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
     mean, ln_var
         The means and the logarithms of the variances, of one shape.
     key
-        A key of `fdbr.random`, of which the noise is `fdbr.random.normal`.
+        A key of `fdbr.random`; the noise is that of `fdbr.random.normal` with this key.
 
     Raises
     ------
     ValueError
         If the shapes differ.
     TypeError
-        If ``key`` is no key.
+        If ``key`` is not a key.
 
     >>> import fdbr, numpy as np
     >>> from fdbr import ops
@@ -311,10 +320,11 @@ def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
             f"fdbr.ops.gaussian: mean {describe(mean)} and ln_var {describe(ln_var)} must have "
             "one shape"
         )
-    out = mean + exp(ln_var * 0.5) * _drawn("gaussian", "normal", mean, key)
+    out = mean + exp(ln_var * 0.5) * _draw("gaussian", "normal", mean, key)
     return rounded_like(out, mean, ln_var)
 
 
+@public("fdbr.ops")
 def gumbel_softmax(
     logits: Array,
     /,
@@ -325,20 +335,21 @@ def gumbel_softmax(
     dim: int | None = None,
     key: Any,
 ) -> Any:
-    """A sample of a class as probabilities: the `softmax` of logits and Gumbel noise.
+    """A differentiable sample of a class: the `softmax` of logits plus Gumbel noise.
 
     Jang, Gu & Poole, *Categorical reparameterization with Gumbel-softmax*, ICLR 2017.
 
     Parameters
     ----------
     logits
-        The logarithms of probabilities, up to a number.
+        The logarithms of probabilities, up to a constant.
     tau
-        The temperature: towards 0 samples are one-hot.  (PyTorch's default; Chainer's is 0.1.)
+        The temperature: samples approach one-hot vectors as it approaches 0.  (The default is
+        PyTorch's; Chainer's is 0.1.)
     hard
         Whether the sample is one-hot, with the derivative of the soft one ("straight through").
     axis, dim
-        The axis of the classes.  (PyTorch's default and its name; Chainer's is 1.)
+        The axis of the classes; ``dim`` is PyTorch's name.  (Chainer's default is 1.)
     key
         A key of `fdbr.random`.
 
@@ -347,7 +358,7 @@ def gumbel_softmax(
     ValueError
         If ``tau`` is not positive.
     TypeError
-        If ``key`` is no key.
+        If ``key`` is not a key.
 
     >>> import fdbr, numpy as np
     >>> from fdbr import ops
@@ -357,20 +368,22 @@ def gumbel_softmax(
     logits = floating(logits)
     if not hasattr(tau, "shape") and not tau > 0:
         raise ValueError(f"fdbr.ops.gumbel_softmax: tau must be positive, got {tau}")
-    place = normalize_axis(either_axis("gumbel_softmax", axis, dim), logits.ndim, "gumbel_softmax")
-    noise = _drawn("gumbel_softmax", "gumbel", logits, key)
+    position = normalize_axis(
+        either_axis("gumbel_softmax", axis, dim), logits.ndim, "gumbel_softmax"
+    )
+    noise = _draw("gumbel_softmax", "gumbel", logits, key)
     if isinstance(tau, np.generic):
         tau = float(tau)
-    soft = softmax((logits + noise) / tau, axis=place)
+    soft = softmax((logits + noise) / tau, axis=position)
     if is_number(tau):
         soft = rounded_like(soft, logits)
     if not hard:
         return soft
-    return _largest(soft, axis=place) + (soft - stop_gradient(soft))
+    return _largest(soft, axis=position) + (soft - stop_gradient(soft))
 
 
 @constant(batch=shifted("axis"), total=True)
 def _largest(xp: Any, x: Array, *, axis: int) -> Array:
     """1 at the first of the largest elements along an axis, and 0 elsewhere."""
-    places = xp.cumsum(xp.ones(x.shape, dtype=xp.int64), axis=axis) - 1
-    return (places == xp.expand_dims(xp.argmax(x, axis=axis), axis)).astype(x.dtype)
+    indices = xp.cumsum(xp.ones(x.shape, dtype=xp.int64), axis=axis) - 1
+    return (indices == xp.expand_dims(xp.argmax(x, axis=axis), axis)).astype(x.dtype)

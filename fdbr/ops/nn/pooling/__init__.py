@@ -1,1 +1,1 @@
-"""Windows and regions that are pooled."""
+"""Pooling over windows and regions."""

@@ -1,4 +1,4 @@
-"""Windows that share an axis as evenly as can be: as many as asked for, whatever its length."""
+"""Adaptive pooling: a given number of windows that divide an axis evenly, whatever its length."""
 
 import functools
 import math
@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis, pick
@@ -22,11 +23,12 @@ from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "spatial_pyramid_pooling"]
 
-_FEW = 32  # elements of a window for which it is gone through position by position
+_FEW = 32  # elements of a window up to which `max_pool` is faster than gathering windows
 
 
+@public("fdbr.ops")
 def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
-    """The means of as many windows as asked for, which share the axis as evenly as can be.
+    """The means of a given number of windows, which divide each axis as evenly as possible.
 
     Window ``i`` of ``m`` on an axis of length ``n`` goes from ``i * n // m`` up to
     ``ceil((i + 1) * n / m)``.  With an ``output_size`` of 1 it is global pooling.
@@ -34,15 +36,15 @@ def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
     Parameters
     ----------
     x
-        Shape ``(N, C, *spatial)``; with a tuple as size any axes before the spatial ones.
+        Shape ``(N, C, *spatial)``; with a tuple as size, any axes before the spatial ones.
     output_size
-        How many windows: one number for each of the last axes (`None` leaves an axis as it
-        is), or an integer for all axes after the first two.
+        The number of windows: one for each of the last axes (`None` leaves an axis unchanged), or
+        an integer for all axes after the first two.
 
     Raises
     ------
     ValueError
-        If a size is not positive, or ``x`` has fewer axes, or an empty one.
+        If a size is not positive, or ``x`` has fewer axes, or an empty axis.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -55,41 +57,42 @@ def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
     if set(sizes) == {1}:  # all in one pass
         return mean(x, axis=tuple(range(first, x.ndim)), keepdims=True)
     for axis, m in enumerate(sizes, first):
-        x = x if m == x.shape[axis] else _evenly(x, axis, m)
+        x = x if m == x.shape[axis] else _mean_bins(x, axis, m)
     return x
 
 
-def _evenly(x: Any, axis: int, m: int) -> Any:
+def _mean_bins(x: Any, axis: int, m: int) -> Any:
     n = x.shape[axis]
     if n % m == 0:
         parts = reshape(x, (*x.shape[:axis], m, n // m, *x.shape[axis + 1 :]))
         return mean(parts, axis=axis + 1)
-    shares = [[1 / (b - a) if a <= j < b else 0.0 for a, b in _bins(n, m)] for j in range(n)]
-    weights = array_module(x).asarray(shares, dtype=x.dtype)
+    bin_weights = [[1 / (b - a) if a <= j < b else 0.0 for a, b in _bins(n, m)] for j in range(n)]
+    weights = array_module(x).asarray(bin_weights, dtype=x.dtype)
     return rounded_like(moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis), x)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def adaptive_max_pool(
     x: Array, output_size: int | Sequence[int | None], *, return_indices: bool = False
 ) -> Any:
-    """The largest elements of as many windows as asked for, which share the axis evenly.
+    """The maxima of a given number of windows, which divide each axis as evenly as possible.
 
-    The windows are those of `adaptive_avg_pool`.  Of equal elements the first in the window has
-    the derivative.
+    The windows are those of `adaptive_avg_pool`.  Among equal elements, the first in the window
+    gets the derivative.
 
     Parameters
     ----------
     x, output_size
         As for `adaptive_avg_pool`.
     return_indices
-        Whether to return the places of the largest as well: in the flattened spatial axes, of
-        int64, as those of `max_pool`.
+        Whether to return the indices of the maxima as well: int64, in the flattened spatial axes,
+        as in `max_pool`.
 
     Raises
     ------
     ValueError
-        If a size is not positive, or ``x`` has fewer axes, or an empty one.
+        If a size is not positive, or ``x`` has fewer axes, or an empty axis.
     TypeError
         If ``x`` is complex.
 
@@ -104,29 +107,38 @@ def adaptive_max_pool(
     sizes = _sizes("adaptive_max_pool", x, output_size)
     lead, size = tuple(x.shape[: x.ndim - len(sizes)]), tuple(x.shape[x.ndim - len(sizes) :])
     lengths = tuple(n // m for n, m in zip(size, sizes, strict=True))
-    whole = all(n % m == 0 for n, m in zip(size, sizes, strict=True))
-    if whole and math.prod(lengths) <= _FEW:
+    is_valid = all(n % m == 0 for n, m in zip(size, sizes, strict=True))
+    if is_valid and math.prod(lengths) <= _FEW:
         return max_pool(x, lengths, return_indices=return_indices)
-    places = [_places(_bins(n, m)) for n, m in zip(size, sizes, strict=True)]
-    out, at = _largest(reshape(x, (*lead, math.prod(size))), _together(places, size))
+    indices_of_windows = [_window_indices(_bins(n, m)) for n, m in zip(size, sizes, strict=True)]
+    out, argmax_index = _max_of_windows(
+        reshape(x, (*lead, math.prod(size))), _flat_indices(indices_of_windows, size)
+    )
     shape = (*lead, *sizes)
-    return (reshape(out, shape), reshape(at, shape)) if return_indices else reshape(out, shape)
+    return (
+        (reshape(out, shape), reshape(argmax_index, shape))
+        if return_indices
+        else reshape(out, shape)
+    )
 
 
-def _largest(x: Any, places: Any) -> tuple[Any, Any]:
-    """The largest element of each window of the last axis, and its place there."""
-    places = array_module(x).asarray(places)
-    largest = argmax(pick(x, (*(slice(None),) * (x.ndim - 1), places)), axis=-1)
-    at = pick(places, (array_module(x).arange(len(places)), largest))
-    return along_axis(x, at, x.ndim - 1), at
+def _max_of_windows(x: Any, indices_of_windows: Any) -> tuple[Any, Any]:
+    """Return the maximum of each window of the last axis, and its index on that axis."""
+    indices_of_windows = array_module(x).asarray(indices_of_windows)
+    largest = argmax(pick(x, (*(slice(None),) * (x.ndim - 1), indices_of_windows)), axis=-1)
+    argmax_index = pick(
+        indices_of_windows, (array_module(x).arange(len(indices_of_windows)), largest)
+    )
+    return along_axis(x, argmax_index, x.ndim - 1), argmax_index
 
 
+@public("fdbr.ops")
 @where_it_lies
 def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
-    """The largest elements of 1, 2, 4, 8 ... windows along each spatial axis, one after the other.
+    """The maxima of 1, 2, 4, 8 ... windows along each spatial axis, concatenated.
 
-    As many numbers come out, however large ``x`` is.  He, Zhang, Ren, Sun, "Spatial pyramid pooling
-    in deep convolutional networks for visual recognition" (2014), with Chainer's windows.
+    The size of the result does not depend on that of ``x``.  He, Zhang, Ren, Sun, "Spatial pyramid
+    pooling in deep convolutional networks for visual recognition" (2014), with Chainer's windows.
 
     Parameters
     ----------
@@ -134,13 +146,13 @@ def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
         Shape ``(N, C, *spatial)``.
     pyramid_height
         The number of levels: at level ``i`` there are ``2**i`` windows of ``ceil(n / 2**i)``
-        elements along an axis of length ``n``, as much before its beginning as behind its end.  One
-        that lies outside is minus infinity.
+        elements along an axis of length ``n``, which exceed it equally at both ends.  A window
+        outside the axis gives minus infinity.
 
     Returns
     -------
     array
-        Shape ``(N, C * windows, 1, ...)``, level by level and in each channel by channel.
+        Shape ``(N, C * windows, 1, ...)``, ordered by level, then by channel.
 
     Raises
     ------
@@ -168,8 +180,10 @@ def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
         )
     flat, found = reshape(x, (*x.shape[:2], math.prod(size))), []
     for level in range(levels):
-        bins = [_covering(n, 2**level) for n in size]
-        out, _ = _largest(flat, _together([_places(windows) for windows in bins], size))
+        bins = [_covering_bins(n, 2**level) for n in size]
+        out, _ = _max_of_windows(
+            flat, _flat_indices([_window_indices(windows) for windows in bins], size)
+        )
         empty = functools.reduce(np.logical_or.outer, [_empty(windows) for windows in bins])
         if empty.any():
             out = where(array_module(x).asarray(empty.ravel()), _lowest(x), out)
@@ -184,8 +198,8 @@ def _bins(n: int, m: int) -> list[tuple[int, int]]:
     return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
 
 
-def _covering(n: int, m: int) -> list[tuple[int, int]]:
-    """Windows of one length that cover the axis, as much before it as behind."""
+def _covering_bins(n: int, m: int) -> list[tuple[int, int]]:
+    """Return windows of equal length that cover the axis and exceed it equally at both ends."""
     length = -(-n // m)
     starts = [i * length - (m * length - n) // 2 for i in range(m)]
     return [(max(start, 0), min(start + length, n)) for start in starts]
@@ -195,10 +209,10 @@ def _empty(bins: list[tuple[int, int]]) -> Any:
     return np.array([end <= start for start, end in bins])
 
 
-def _places(bins: list[tuple[int, int]]) -> Any:
-    """The places of each window's elements: a row a window.
+def _window_indices(bins: list[tuple[int, int]]) -> Any:
+    """Return the indices of each window's elements, in a row for each window.
 
-    Shorter windows have their last element several times, and empty ones any.
+    Shorter windows repeat their last element; empty windows have arbitrary elements.
     """
     ends = np.array(bins, dtype=np.int64)
     longest = max(1, int(np.max(ends[:, 1] - ends[:, 0])))
@@ -206,12 +220,12 @@ def _places(bins: list[tuple[int, int]]) -> Any:
     return np.minimum(ends[:, :1] + np.arange(longest), last)
 
 
-def _together(places: list[Any], size: Sequence[int]) -> Any:
-    """The places in the flattened axes of windows of several axes: a row a window."""
+def _flat_indices(indices_of_windows: list[Any], size: Sequence[int]) -> Any:
+    """Combine window indices of several axes to indices in the flattened axes."""
     found = np.zeros((1, 1), dtype=np.int64)
-    for n, here in zip(size, places, strict=True):
-        joined = found[:, None, :, None] * n + here[None, :, None, :]
-        found = joined.reshape(len(found) * len(here), -1)
+    for n, along_axis_indices in zip(size, indices_of_windows, strict=True):
+        joined = found[:, None, :, None] * n + along_axis_indices[None, :, None, :]
+        found = joined.reshape(len(found) * len(along_axis_indices), -1)
     return found
 
 
@@ -220,12 +234,12 @@ def _lowest(x: Any) -> Any:
 
 
 def _sizes(function: str, x: Any, output_size: Any) -> tuple[int, ...]:
-    """The number of windows for each of the last axes."""
-    spread = not isinstance(output_size, Sequence)
-    given = (output_size,) * (x.ndim - 2) if spread else tuple(output_size)
+    """Check ``output_size`` and return the number of windows for each of the last axes."""
+    is_integer = not isinstance(output_size, Sequence)
+    given = (output_size,) * (x.ndim - 2) if is_integer else tuple(output_size)
     rank = len(given)
-    whole = all(m is None or (hasattr(m, "__index__") and 0 < m < 1 << 31) for m in given)
-    if not 0 < rank <= x.ndim or not whole:
+    is_valid = all(m is None or (hasattr(m, "__index__") and 0 < m < 1 << 31) for m in given)
+    if not 0 < rank <= x.ndim or not is_valid:
         raise ValueError(
             f"fdbr.ops.{function}: output_size must be a positive integer, or one (or None) for "
             f"each spatial axis of x {describe(x)}; it is {output_size!r}"

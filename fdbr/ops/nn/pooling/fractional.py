@@ -1,4 +1,4 @@
-"""Windows at random places, so that there are as many as asked for, or a share of the elements."""
+"""Fractional max pooling: a given number of windows at random positions."""
 
 import math
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import floor
@@ -21,6 +22,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["fractional_max_pool"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 def fractional_max_pool(
     x: Array,
@@ -32,39 +34,39 @@ def fractional_max_pool(
     samples: Array = None,
     key: Any = None,
 ) -> Any:
-    """The largest elements of windows whose distances are drawn, one or the other integer.
+    """The maxima of windows at random distances, which are one of two adjacent integers.
 
-    Graham, *Fractional max-pooling*, arXiv:1412.6071.  Of ``m`` windows of ``k`` elements on an
-    axis of length ``n`` the last one is at the end, and window ``i`` begins at ``floor((i + u) *
-    a) - floor(u * a)`` with ``a = (n - k) / (m - 1)``, where ``u`` is a number in [0, 1) for each
-    channel of each example and each axis.
+    Graham, *Fractional max-pooling*, arXiv:1412.6071.  With ``m`` windows of ``k`` elements on an
+    axis of length ``n``, window ``i`` begins at ``floor((i + u) * a) - floor(u * a)`` with
+    ``a = (n - k) / (m - 1)``, and the last one at the end, where ``u`` is a random number in
+    [0, 1) for each channel of each example and each axis.
 
     Parameters
     ----------
     x
-        Shape ``(N, C, *spatial)``; with a tuple as kernel any axes before the spatial ones.
+        Shape ``(N, C, *spatial)``; with a tuple as kernel, any axes before the spatial ones.
     kernel_size
         The lengths of a window: one for each of the last axes, or an integer for all axes
         after the first two.
     output_size
-        How many windows: an integer, or one for each axis.
+        The number of windows: an integer, or one for each axis.
     output_ratio
-        In its place: for how large a part of the elements there is a window, in (0, 1).
+        The number of windows relative to that of elements, in (0, 1), instead of ``output_size``.
     return_indices
-        Whether to return the places of the largest as well, as `max_pool` does.
+        Whether to return the indices of the maxima as well, as in `max_pool`.
     samples
-        The numbers ``u``, shape ``(N, C, axes)``, in the order of the axes (in PyTorch, of two
-        axes the last comes first); in the place of ``key``.
+        The numbers ``u``, shape ``(N, C, axes)``, in the order of the axes (in PyTorch the last of
+        two axes comes first), instead of ``key``.
     key
-        A key of `fdbr.random`, by which they are drawn.
+        A key of `fdbr.random` to draw the numbers ``u``.
 
     Returns
     -------
     array
         Shape ``(N, C, *output_size)``.
     array
-        With ``return_indices`` alone: for each window the place of its largest element in the
-        flattened spatial axes, of int64.
+        Only with ``return_indices``: for each window the index of its maximum in the flattened
+        spatial axes, int64.
 
     Raises
     ------
@@ -72,7 +74,7 @@ def fractional_max_pool(
         If windows do not fit, or not exactly one of ``output_size`` and ``output_ratio``, or of
         ``samples`` and ``key``, is given.
     TypeError
-        If ``x`` is not real, or ``key`` is no key.
+        If ``x`` is not real, or ``key`` is not a key.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -96,36 +98,38 @@ def fractional_max_pool(
         draws = astype(beside(asarray(samples), x), "float64")
         if draws.shape != shape:
             raise ValueError(f"{name}: samples must have shape {shape}, got {describe(samples)}")
-    places = _places(draws, kernel, size, counts)
+    window_indices = _window_indices(draws, kernel, size, counts)
     flat = reshape(x, (*lead, math.prod(size)))
     last = len(lead)
-    each = along_axis(flat, reshape(places, (*lead, -1)), last)
-    largest = argmax(reshape(each, places.shape), axis=-1)
-    at = squeeze(along_axis(places, expand_dims(largest, axis=-1), last + 1), axis=-1)
-    out = reshape(along_axis(flat, at, last), (*lead, *counts))
-    return (out, reshape(at, (*lead, *counts))) if return_indices else out
+    elements = along_axis(flat, reshape(window_indices, (*lead, -1)), last)
+    largest = argmax(reshape(elements, window_indices.shape), axis=-1)
+    argmax_index = squeeze(
+        along_axis(window_indices, expand_dims(largest, axis=-1), last + 1), axis=-1
+    )
+    out = reshape(along_axis(flat, argmax_index, last), (*lead, *counts))
+    return (out, reshape(argmax_index, (*lead, *counts))) if return_indices else out
 
 
-def _places(draws: Any, kernel: Any, size: Any, counts: Any) -> Any:
-    """The places of windows' elements in the flattened axes: ``(*lead, windows, elements)``."""
+def _window_indices(draws: Any, kernel: Any, size: Any, counts: Any) -> Any:
+    """Return indices of windows' elements in the flattened axes: ``(*lead, windows, elements)``."""
     xp, lead = array_module(draws), tuple(draws.shape[:-1])
     found = None
     for axis, (k, n, m) in enumerate(zip(kernel, size, counts, strict=True)):
-        u, apart = draws[..., axis, None], (n - k) / max(m - 1, 1)
-        numbers = beside(np.arange(m - 1.0), draws)
-        starts = astype(floor((numbers + u) * apart) - floor(u * apart), "int64")
+        u, distance = draws[..., axis, None], (n - k) / max(m - 1, 1)
+        window_numbers = beside(np.arange(m - 1.0), draws)
+        starts = astype(floor((window_numbers + u) * distance) - floor(u * distance), "int64")
         end = beside(np.full((*lead, 1), n - k), draws)
-        here = expand_dims(concat([starts, end], axis=-1), axis=-1) + xp.arange(k)
+        along_axis_indices = expand_dims(concat([starts, end], axis=-1), axis=-1) + xp.arange(k)
         if found is None:
-            found = here
+            found = along_axis_indices
             continue
-        joined = found[..., :, None, :, None] * n + here[..., None, :, None, :]
+        joined = found[..., :, None, :, None] * n + along_axis_indices[..., None, :, None, :]
         found = reshape(joined, (*lead, found.shape[-2] * m, found.shape[-1] * k))
     return found
 
 
 def _for_axes(name: str, argument: str, value: Any, axes: int, x: Any) -> tuple[int, ...]:
-    """An integer for each of the last axes."""
+    """Check an integer argument and return one for each of the last axes."""
     given = tuple(value) if isinstance(value, Sequence) else (value,) * axes
     if not 0 < len(given) <= x.ndim:
         raise ValueError(
@@ -136,7 +140,7 @@ def _for_axes(name: str, argument: str, value: Any, axes: int, x: Any) -> tuple[
 
 
 def _counts(name: str, x: Any, kernel: Any, size: Any, output_size: Any, ratio: Any) -> Any:
-    """The number of windows on each axis."""
+    """Check the arguments and return the number of windows on each axis."""
     if (output_size is None) == (ratio is None):
         raise ValueError(f"{name}: give exactly one of output_size and output_ratio")
     if ratio is None:
@@ -146,8 +150,8 @@ def _counts(name: str, x: Any, kernel: Any, size: Any, output_size: Any, ratio: 
         if not all(0 < r < 1 for r in ratios):
             raise ValueError(f"{name}: output_ratio must lie in (0, 1), got {ratio!r}")
         counts = tuple(int(n * r) for n, r in zip(size, ratios, strict=False))
-    short = len(counts) != len(kernel) or min(counts) < 1
-    if short or any(m + k - 1 > n for m, k, n in zip(counts, kernel, size, strict=True)):
+    is_invalid = len(counts) != len(kernel) or min(counts) < 1
+    if is_invalid or any(m + k - 1 > n for m, k, n in zip(counts, kernel, size, strict=True)):
         raise ValueError(
             f"{name}: {counts} windows of {kernel} elements do not fit into the last axes of x "
             f"{describe(x)}; on each there may be length - kernel_size + 1"

@@ -1,1 +1,1 @@
-"""Arrays in another resolution, or in another order of elements."""
+"""Interpolation, grid sampling, and shuffling of pixels and channels."""

@@ -1,4 +1,4 @@
-"""Arrays read at places between their elements: spatial transformers."""
+"""Interpolate arrays at points of a grid: spatial transformers."""
 
 import itertools
 import math
@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import abs as absolute
@@ -23,18 +24,19 @@ from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["affine_grid", "grid_sample"]
 
-Taps = list[tuple[Any, Any]]  # places along an axis, and their weights
+Taps = list[tuple[Any, Any]]  # indices along an axis, and their weights
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def affine_grid(
     theta: Array, size: Sequence[int], align_corners: bool | None = None, *, axis: int = -1
 ) -> Any:
-    """The places that affine maps take a regular grid to, for `grid_sample`.
+    """The points of a regular grid under affine maps, for `grid_sample`.
 
     Jaderberg et al., "Spatial transformer networks" (2015).  Chainer's
-    ``spatial_transformer_grid`` is this one with ``align_corners=True, axis=1``.
+    ``spatial_transformer_grid`` is this function with ``align_corners=True, axis=1``.
 
     Parameters
     ----------
@@ -43,8 +45,8 @@ def affine_grid(
     size
         The shape of the result of `grid_sample`, ``(N, C, *spatial)``, or its spatial axes alone.
     align_corners
-        Whether -1 and 1 are the centres of the first and the last elements, and not their outer
-        edges.
+        Whether -1 and 1 are the centres of the first and the last elements, rather than their
+        outer edges.
     axis
         The axis of the coordinates, x first: the last one, or 1 as in Chainer.
 
@@ -76,21 +78,22 @@ def affine_grid(
         )
     sizes = per_axis("affine_grid", "size", given[-rank:], rank)
     lines = [_line(n, bool(align_corners)) for n in sizes]
-    places = [*np.meshgrid(*lines, indexing="ij")][::-1]
-    base = np.stack([*map(np.ravel, places), np.ones(math.prod(sizes))], axis=0)
+    shape_of_grid = [*np.meshgrid(*lines, indexing="ij")][::-1]
+    base = np.stack([*map(np.ravel, shape_of_grid), np.ones(math.prod(sizes))], axis=0)
     grid = matmul(theta, array_module(theta).asarray(base, dtype=theta.dtype))
     grid = reshape(grid, (theta.shape[0], rank, *sizes))
     return moveaxis(grid, 1, normalize_axis(axis, grid.ndim, "affine_grid"))
 
 
 def _line(n: int, align_corners: bool) -> Any:
-    """The coordinates of an axis: those of one element are its centre."""
+    """Return the coordinates along an axis; a single element is at the centre."""
     if n == 1:
         return np.zeros(1)
     line = np.linspace(-1.0, 1.0, n)
     return line if align_corners else line * (n - 1) / n
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def grid_sample(
@@ -102,10 +105,10 @@ def grid_sample(
     *,
     axis: int = -1,
 ) -> Any:
-    """An array read at places between its elements.
+    """Interpolate an array at the points of a grid.
 
-    It is differentiable in the array and in the places.  Jaderberg et al., "Spatial transformer
-    networks" (2015).  Chainer's ``spatial_transformer_sampler`` is this one with
+    The result is differentiable in the array and in the points.  Jaderberg et al., "Spatial
+    transformer networks" (2015).  Chainer's ``spatial_transformer_sampler`` is this function with
     ``align_corners=True, axis=1``.
 
     Parameters
@@ -113,30 +116,29 @@ def grid_sample(
     x
         Shape ``(N, C, *spatial)``, in any number ``d`` of dimensions.
     grid
-        The places: shape ``(N, *places, d)``.  Coordinates go from -1 to 1 along each axis, and
+        The points: shape ``(N, *points, d)``.  Coordinates go from -1 to 1 along each axis, and
         that of the last spatial axis (x) comes first.
     mode
         ``"bilinear"``, in any number of dimensions; ``"nearest"``; or ``"bicubic"``, with Keys's
-        kernel of a = -0.75.
+        kernel with a = -0.75.
     padding_mode
-        The array's continuation outside: ``"zeros"``, ``"border"`` (its elements at the border) or
-        ``"reflection"``.
+        The values outside the array: ``"zeros"``, ``"border"`` (the nearest element at the border)
+        or ``"reflection"``.
     align_corners
-        Whether -1 and 1 are the centres of the first and the last elements, and not their outer
-        edges.
+        Whether -1 and 1 are the centres of the first and the last elements, rather than their
+        outer edges.
     axis
-        The axis of ``grid`` along which the coordinates of a place lie: the last one, or 1 as in
-        Chainer.
+        The axis of ``grid`` with the coordinates of a point: the last one, or 1 as in Chainer.
 
     Returns
     -------
     array
-        Shape ``(N, C, *places)``.
+        Shape ``(N, C, *points)``.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, ``x`` has an empty axis, or there is no such mode.
+        If shapes do not fit, ``x`` has an empty axis, or a mode does not exist.
     TypeError
         If ``grid`` is complex.
 
@@ -150,25 +152,25 @@ def grid_sample(
     grid = moveaxis(grid, normalize_axis(axis, grid.ndim, "grid_sample"), -1)
     _check(x, grid, mode, padding_mode)
     count, channels, *size = x.shape
-    places, rank = tuple(grid.shape[1:-1]), len(size)
-    points = math.prod(places)
+    shape_of_grid, rank = tuple(grid.shape[1:-1]), len(size)
+    points = math.prod(shape_of_grid)
     corners = bool(align_corners)
-    taps = [
+    taps_of_axes = [
         _TAPS[mode](_position(grid[..., rank - 1 - i], n, corners), n, padding_mode, corners)
         for i, n in enumerate(size)
     ]
     xp, out = array_module(x), None
     table = reshape(moveaxis(x, 1, -1), (count * math.prod(size), channels))
-    start = xp.arange(count).reshape((count, *(1,) * len(places)))
-    for together in itertools.product(*taps):
+    start = xp.arange(count).reshape((count, *(1,) * len(shape_of_grid)))
+    for corner in itertools.product(*taps_of_axes):
         row, weight = start, None
-        for (place, share), n in zip(together, size, strict=True):
-            row = row * n + place
-            weight = share if weight is None else weight * share
+        for (index, tap_weight), n in zip(corner, size, strict=True):
+            row = row * n + index
+            weight = tap_weight if weight is None else weight * tap_weight
         weight = reshape(weight, (count * points, 1))
         part = rows_at(table, reshape(row, count * points)) * weight
         out = part if out is None else out + part
-    return moveaxis(reshape(out, (count, *places, channels)), -1, 1)
+    return moveaxis(reshape(out, (count, *shape_of_grid, channels)), -1, 1)
 
 
 def _check(x: Any, grid: Any, mode: str, padding_mode: str) -> None:
@@ -189,69 +191,71 @@ def _check(x: Any, grid: Any, mode: str, padding_mode: str) -> None:
         raise ValueError(f"fdbr.ops.grid_sample: x {describe(x)} has an empty spatial axis")
 
 
-# --- places -------------------------------------------------------------------------
+# --- coordinates ----------------------------------------------------------------------
 
 _PADDINGS = ("zeros", "border", "reflection")
 
 
 def _position(u: Any, n: int, align_corners: bool) -> Any:
-    """A coordinate as a place from 0 to ``n - 1``."""
+    """Convert a coordinate to a position from 0 to ``n - 1``."""
     return (u + 1) * ((n - 1) / 2) if align_corners else ((u + 1) * n - 1) / 2
 
 
-def _padded(u: Any, n: int, padding_mode: str, align_corners: bool) -> Any:
-    """A place outside as the one inside that continues the array."""
+def _continue(u: Any, n: int, padding_mode: str, align_corners: bool) -> Any:
+    """Map a position outside the array to the one inside that continues it."""
     if padding_mode == "zeros":
         return u
     if padding_mode == "reflection":
-        u = _reflected(u, n, align_corners)
-    return where(u <= 0, 0.0, where(u >= n - 1, n - 1.0, u))  # the border has no derivative
+        u = _reflect(u, n, align_corners)
+    return where(u <= 0, 0.0, where(u >= n - 1, n - 1.0, u))  # derivative 0 beyond the border
 
 
-def _reflected(u: Any, n: int, align_corners: bool) -> Any:
+def _reflect(u: Any, n: int, align_corners: bool) -> Any:
     low, span = (0.0, n - 1) if align_corners else (-0.5, n)
     if span == 0:
         return u * 0
-    away = absolute(u - low)
-    flips = floor(away / span)
-    rest = away - flips * span
+    distance = absolute(u - low)
+    flips = floor(distance / span)
+    rest = distance - flips * span
     return where(flips % 2 == 0, rest, span - rest) + low
 
 
-def _within(place: Any, share: Any, n: int) -> tuple[Any, Any]:
-    """Places, which are whole numbers, as integers, with no weight for those outside."""
-    inside = (place >= 0) & (place <= n - 1)
-    xp = array_module(place)
-    return astype(where(inside, place, 0.0), xp.int64), where(inside, share, 0.0)
+def _masked_tap(index: Any, weight: Any, n: int) -> tuple[Any, Any]:
+    """Convert integral positions to indices, with weight 0 outside the array."""
+    inside = (index >= 0) & (index <= n - 1)
+    xp = array_module(index)
+    return astype(where(inside, index, 0.0), xp.int64), where(inside, weight, 0.0)
 
 
 # --- weights ------------------------------------------------------------------------
 
 
 def _nearest(u: Any, n: int, padding_mode: str, align_corners: bool) -> Taps:
-    u = round(_padded(u, n, padding_mode, align_corners))
-    return [_within(u, u * 0 + 1, n)]
+    u = round(_continue(u, n, padding_mode, align_corners))
+    return [_masked_tap(u, u * 0 + 1, n)]
 
 
 def _linear(u: Any, n: int, padding_mode: str, align_corners: bool) -> Taps:
-    u = _padded(u, n, padding_mode, align_corners)
+    u = _continue(u, n, padding_mode, align_corners)
     low = floor(u)
-    share = u - low
-    return [_within(low, 1 - share, n), _within(low + 1, share, n)]
+    weight = u - low
+    return [_masked_tap(low, 1 - weight, n), _masked_tap(low + 1, weight, n)]
 
 
 def _cubic(u: Any, n: int, padding_mode: str, align_corners: bool) -> Taps:
     a = -0.75
     low = floor(u)
-    taps = []
+    taps_of_axes = []
     for step in (-1, 0, 1, 2):
         d = u - low - step if step < 1 else low + step - u
         if step in (0, 1):
-            share = ((a + 2) * d - (a + 3)) * d * d + 1
+            weight = ((a + 2) * d - (a + 3)) * d * d + 1
         else:
-            share = ((d - 5) * d + 8) * d * a - 4 * a
-        taps.append(_within(_padded(low + step, n, padding_mode, align_corners), share, n))
-    return taps
+            weight = ((d - 5) * d + 8) * d * a - 4 * a
+        taps_of_axes.append(
+            _masked_tap(_continue(low + step, n, padding_mode, align_corners), weight, n)
+        )
+    return taps_of_axes
 
 
 _TAPS: dict[str, Callable[..., Taps]] = {

@@ -1,4 +1,4 @@
-"""Elements moved between channels and places."""
+"""Move elements between channels and spatial positions, or between channels."""
 
 import math
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.nn.windows import Sizes, per_axis
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import permute_dims, reshape
@@ -13,8 +14,9 @@ from fdbr.ops.shape.manipulation import permute_dims, reshape
 __all__ = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
 
 
+@public("fdbr.ops")
 def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Any:
-    """Channels as pixels: each pixel becomes a block of pixels, of one channel each.
+    """Rearrange channels to pixels: each pixel becomes a block of pixels.
 
     Shi et al., "Real-time single image and video super-resolution using an efficient sub-pixel
     convolutional neural network" (2016).  `pixel_unshuffle` is its inverse.
@@ -22,14 +24,13 @@ def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = 
     Parameters
     ----------
     x
-        Shape ``(..., C * blocks, *spatial)``, where blocks have as many pixels as the product of
-        the factors.
+        Shape ``(..., C * block, *spatial)``, where ``block`` is the product of the factors.
     upscale_factor
         The lengths of a block: an integer for the last two axes, or one for each spatial axis.
     mode
-        The order of channels: ``"CRD"``, in which those of a block are neighbours, as in PyTorch;
-        or ``"DCR"``, in which those of a place in the block are, as in Chainer's ``depth2space``
-        and in TensorFlow.
+        The order of channels: ``"CRD"``, where the pixels of a block are adjacent, as in PyTorch;
+        or ``"DCR"``, where the channels of a pixel are adjacent, as in Chainer's ``depth2space``
+        and TensorFlow.
 
     Returns
     -------
@@ -39,7 +40,7 @@ def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = 
     Raises
     ------
     ValueError
-        If channels do not make whole blocks, or axes are missing.
+        If the number of channels is not a multiple of ``block``, or axes are missing.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -63,15 +64,16 @@ def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = 
     else:
         parts = reshape(x, (*lead, *factors, channels // count, *size))
         channel, block = n + rank, range(n, n + rank)
-    places = range(n + 1 + rank, n + 1 + 2 * rank)
-    beside = [axis for pair in zip(places, block, strict=True) for axis in pair]
-    whole = permute_dims(parts, (*range(n), channel, *beside))
+    spatial = range(n + 1 + rank, n + 1 + 2 * rank)
+    interleaved = [axis for pair in zip(spatial, block, strict=True) for axis in pair]
+    ordered = permute_dims(parts, (*range(n), channel, *interleaved))
     longer = (m * k for m, k in zip(size, factors, strict=True))
-    return reshape(whole, (*lead, channels // count, *longer))
+    return reshape(ordered, (*lead, channels // count, *longer))
 
 
+@public("fdbr.ops")
 def pixel_unshuffle(x: Array, downscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Any:
-    """Pixels as channels: each block of pixels becomes one pixel with more channels.
+    """Rearrange pixels to channels: each block of pixels becomes one pixel with more channels.
 
     It is the inverse of `pixel_shuffle`.
 
@@ -92,7 +94,7 @@ def pixel_unshuffle(x: Array, downscale_factor: int | Sequence[int], *, mode: st
     Raises
     ------
     ValueError
-        If a spatial axis does not make whole blocks, or axes are missing.
+        If the length of a spatial axis is not a multiple of its factor, or axes are missing.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -109,16 +111,16 @@ def pixel_unshuffle(x: Array, downscale_factor: int | Sequence[int], *, mode: st
             f"by {factors}"
         )
     counts = tuple(m // k for m, k in zip(size, factors, strict=True))
-    apart = (m for pair in zip(counts, factors, strict=True) for m in pair)
-    parts = reshape(x, (*lead, channels, *apart))
-    places, block = range(n + 1, n + 1 + 2 * rank, 2), range(n + 2, n + 2 + 2 * rank, 2)
+    separated = (m for pair in zip(counts, factors, strict=True) for m in pair)
+    parts = reshape(x, (*lead, channels, *separated))
+    spatial, block = range(n + 1, n + 1 + 2 * rank, 2), range(n + 2, n + 2 + 2 * rank, 2)
     order = (n, *block) if mode == "CRD" else (*block, n)
-    whole = permute_dims(parts, (*range(n), *order, *places))
-    return reshape(whole, (*lead, channels * math.prod(factors), *counts))
+    ordered = permute_dims(parts, (*range(n), *order, *spatial))
+    return reshape(ordered, (*lead, channels * math.prod(factors), *counts))
 
 
 def _block(function: str, name: str, x: Any, factor: Any, mode: str) -> tuple[Sizes, int]:
-    """The lengths of a block, and the number of the first spatial axis."""
+    """Return the lengths of a block, and the first spatial axis."""
     rank = len(factor) if isinstance(factor, Sequence) and not isinstance(factor, str) else 2
     factors = per_axis(function, name, factor, rank)
     if mode not in ("CRD", "DCR"):
@@ -131,8 +133,9 @@ def _block(function: str, name: str, x: Any, factor: Any, mode: str) -> tuple[Si
     return factors, x.ndim - rank
 
 
+@public("fdbr.ops")
 def channel_shuffle(x: Array, groups: int) -> Any:
-    """The channels of several groups in turn: the first of each, the second of each, and so on.
+    """Interleave the channels of groups: the first of each, the second of each, and so on.
 
     Zhang et al., "ShuffleNet" (2017).
 
@@ -141,12 +144,12 @@ def channel_shuffle(x: Array, groups: int) -> Any:
     x
         Shape ``(N, C, ...)``.
     groups
-        The number of groups, of neighbouring channels.
+        The number of groups of adjacent channels.
 
     Raises
     ------
     ValueError
-        If the channels do not make ``groups`` equal groups.
+        If the number of channels is not a multiple of ``groups``.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -162,5 +165,5 @@ def channel_shuffle(x: Array, groups: int) -> Any:
         )
     count, channels, *rest = x.shape
     parts = reshape(x, (count, groups, channels // groups, *rest))
-    turned = permute_dims(parts, (0, 2, 1, *range(3, parts.ndim)))
-    return reshape(turned, (count, channels, *rest))
+    swapped = permute_dims(parts, (0, 2, 1, *range(3, parts.ndim)))
+    return reshape(swapped, (count, channels, *rest))
