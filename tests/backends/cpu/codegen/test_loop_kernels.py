@@ -103,7 +103,7 @@ def test_a_loop_runs_by_numpy_until_its_kernel_is_compiled() -> None:
     run: Any = generate(rolled, waits=False)
     before = run(*leaves)
     for kernel in run.kernels:
-        kernel.settle()
+        kernel.install()
     np.testing.assert_allclose(run(*leaves), before, rtol=1e-12)
 
 
