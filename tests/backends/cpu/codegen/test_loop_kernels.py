@@ -63,7 +63,7 @@ def native(program: Program) -> bool:
 
 @given(functions(), st.booleans())
 @settings(max_examples=10)
-def test_a_loop_as_a_kernel_gives_what_its_turns_give(case: Any, backward: bool) -> None:
+def test_a_loop_as_a_kernel_gives_what_its_iterations_give(case: Any, backward: bool) -> None:
     f, args = case
     if backward:
         values = f
