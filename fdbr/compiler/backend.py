@@ -52,20 +52,20 @@ class Kernel(Protocol):
         """The seconds that its replacement has taken so far."""
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Whether its compilation has been requested."""
 
     @property
     def settled(self) -> bool:
         """Whether it is installed, or never will be."""
 
-    def ask(self) -> None:
+    def request_compilation(self) -> None:
         """Request its compilation in the background."""
 
-    def hurry(self, urgent: bool) -> None:
+    def prioritize(self, urgent: bool) -> None:
         """Set whether it is compiled even while other processes need the processor."""
 
-    def settle(self) -> Any:
+    def install(self) -> Any:
         """Install it in the program; wait for its compilation if need be."""
 
 

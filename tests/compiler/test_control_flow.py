@@ -31,7 +31,7 @@ def test_an_if_takes_the_branch_of_the_value_at_hand():
     assert runs(jitted) == [1, 1]
 
 
-def test_a_while_loop_has_a_trace_for_each_number_of_turns():
+def test_a_while_loop_has_a_trace_for_each_trip_count():
     def collatz(n):
         steps = 0
         while n > 1:

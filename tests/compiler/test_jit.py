@@ -366,7 +366,7 @@ def test_a_generator_is_no_result():
         return x
 
     for _ in range(2):
-        with pytest.raises(TypeError, match="returned a generator, which runs on after it"):
+        with pytest.raises(TypeError, match="returned a generator, which continues after the call"):
             fdbr.jit(f)(X)
     with pytest.raises(TypeError, match="returned a coroutine"):
         fdbr.jit(g)(X)

@@ -159,7 +159,7 @@ def test_a_standardisation_with_its_pullback_is_one_kernel(axes):
     assert kernels(both(with_pullback(standardised), MAPS)) == 1
 
 
-def test_arrays_that_lie_anyhow_are_read_in_their_order():
+def test_arrays_that_have_any_strides_are_read_in_their_order():
     def standardised(x):
         away = x - x.mean((0, 2, 3), keepdims=True)
         return (away / ops.sqrt((away * away).mean((0, 2, 3), keepdims=True)),)

@@ -66,7 +66,7 @@ STARTS = [2.0, 7.0, 1.1, 300.0, 3.3, 1e4, 0.3, 50.0, 0.7, 5.0, 1e6, 1e5, 17.0, 1
 
 
 @pytest.mark.parametrize("f", [newton, newton_with_break, two_values, one_after_the_other])
-def test_few_traces_hold_for_all_numbers_of_turns(f: Any) -> None:
+def test_few_traces_hold_for_all_trip_counts(f: Any) -> None:
     jitted = fdbr.jit(f)
     for x in map(np.float64, STARTS):
         np.testing.assert_allclose(jitted(x), f(x), rtol=1e-12)
@@ -75,7 +75,7 @@ def test_few_traces_hold_for_all_numbers_of_turns(f: Any) -> None:
 
 
 @pytest.mark.parametrize("f", [halved_while_even, counted_to_an_end])
-def test_a_loop_that_ends_by_an_equality_holds_for_all_numbers_of_turns(f: Any) -> None:
+def test_a_loop_that_ends_by_an_equality_holds_for_all_trip_counts(f: Any) -> None:
     jitted = fdbr.jit(f)
     for x in map(np.float64, (64.0, 24.0, 256.0, 5.0, 40.0)):
         assert jitted(x) == f(x)
@@ -95,7 +95,7 @@ def test_a_report_says_that_branches_are_not_read(monkeypatch: pytest.MonkeyPatc
 
 
 @given(st.floats(0.01, 1e8), st.floats(0.01, 1e8))
-def test_a_program_with_an_open_loop_is_that_of_another_number_of_turns(a: float, b: float) -> None:
+def test_a_program_with_an_open_loop_is_that_of_another_trip_count(a: float, b: float) -> None:
     program, _ = recorded(newton, np.float64(a))
     other, _ = recorded(newton, np.float64(b))
     after = check(roll_loops(program), program)
@@ -267,7 +267,7 @@ def test_containers_compare_their_elements_as_without_jit(f: Any, transform: Any
         with_values_of_before,
     ],
 )
-def test_what_differs_from_turn_to_turn_keeps_a_loop_to_its_number_of_turns(f: Any) -> None:
+def test_what_differs_between_iterations_keeps_a_loop_to_its_trip_count(f: Any) -> None:
     program, _ = recorded(f, np.float64(300.0))
     assert not any(loop.is_open for _, loop in loops(roll_loops(program, 2)))
     jitted = fdbr.jit(f)
@@ -275,13 +275,13 @@ def test_what_differs_from_turn_to_turn_keeps_a_loop_to_its_number_of_turns(f: A
         np.testing.assert_allclose(jitted(np.float64(x)), f(np.float64(x)), rtol=1e-12)
 
 
-def test_values_that_are_exchanged_at_each_turn_are_where_they_belong() -> None:
+def test_values_that_are_exchanged_at_each_iteration_are_where_they_belong() -> None:
     jitted = fdbr.jit(with_an_exchange)
     for x in map(np.float64, (300.0, 3.0, 40.0, 5000.0, 0.5, 7.0)):
         assert jitted(x) == with_an_exchange(x)
 
 
-def test_a_gradient_keeps_to_the_numbers_of_turns_that_were_recorded() -> None:
+def test_a_gradient_keeps_to_the_trip_counts_that_were_recorded() -> None:
     slope = fdbr.jit(fdbr.grad(newton))
     for x in (2.0, 7.0, 300.0, 7.0, 2.0):
         np.testing.assert_allclose(slope(np.float64(x)), fdbr.grad(newton)(np.float64(x)))
@@ -304,20 +304,20 @@ def halved(x: Any) -> Any:
         fdbr.grad(lambda x: fdbr.grad(lambda y: halved(y) * y)(x) * halved(x)),
     ],
 )
-def test_derivatives_that_depend_on_the_number_of_turns_alone(f: Any) -> None:
+def test_derivatives_that_depend_on_the_trip_count_alone(f: Any) -> None:
     jitted = fdbr.jit(f)
     for x in map(np.float64, (300.0, 3.0, 40.0, 5000.0, 0.5, 40.0)):
         for ours, theirs in zip(tree.leaves(jitted(x)), tree.leaves(f(x)), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
-def test_the_gradient_of_a_jitted_loop_is_that_of_its_turns() -> None:
+def test_the_gradient_of_a_jitted_loop_is_that_of_its_iterations() -> None:
     inner = fdbr.grad(fdbr.jit(halved))
     for x in (300.0, 3.0, 40.0, 300.0, 5000.0):
         np.testing.assert_allclose(inner(x), fdbr.grad(halved)(x))
 
 
-def test_effects_are_had_once_a_turn() -> None:
+def test_effects_are_had_once_an_iteration() -> None:
     seen: list[int] = []
 
     def f(x: Any) -> Any:
@@ -333,7 +333,7 @@ def test_effects_are_had_once_a_turn() -> None:
         assert len(seen) == int(np.ceil(np.log2(x)))
 
 
-def test_a_loop_that_differs_behind_the_first_turns_is_recorded_anew() -> None:
+def test_a_loop_that_differs_behind_the_first_iterations_is_recorded_again() -> None:
     def f(x: Any) -> Any:
         y = x
         while y > 1:

@@ -46,7 +46,7 @@ def test_gradients_are_those_of_eager_mode_from_inside_and_outside(seed):
 
 
 @pytest.mark.parametrize("seed", range(0, COUNT, 6))
-def test_batches_in_which_every_example_goes_its_own_way_are_those_of_eager_mode(seed):
+def test_batches_in_which_every_example_goes_its_own_path_are_those_of_eager_mode(seed):
     calls = [
         tuple(np.stack(parts) for parts in zip(*random_arguments(seed + shift, 2), strict=True))
         for shift in (0, 1, 0)

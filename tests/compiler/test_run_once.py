@@ -229,7 +229,7 @@ def test_an_error_of_the_function_itself_is_traced_twice_at_most_once():
 
 
 @pytest.mark.parametrize("reproducible", [True, False])
-def test_callbacks_are_made_once_though_a_run_begins_anew(reproducible):
+def test_callbacks_are_made_once_though_a_run_is_repeated(reproducible):
     seen = []
 
     def f(x):

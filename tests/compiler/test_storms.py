@@ -36,7 +36,7 @@ def points(count):
 
 
 @pytest.mark.parametrize("form", [lambda f: f, lambda f: fdbr.grad(lambda x: f(x).sum())])
-def test_where_nearly_every_call_takes_another_way_few_are_recorded(form, caplog):
+def test_where_nearly_every_call_takes_another_path_few_are_recorded(form, caplog):
     f = form(winding)
     jitted = fdbr.jit(f)
     with caplog.at_level(logging.WARNING, logger="fdbr.jit"):
@@ -50,7 +50,7 @@ def test_where_nearly_every_call_takes_another_way_few_are_recorded(form, caplog
     ]
 
 
-def test_two_ways_are_no_storm():
+def test_two_paths_are_no_storm():
     jitted = fdbr.jit(straight)
     for x in points(100):
         assert_same(jitted(x), straight(x))

@@ -70,7 +70,7 @@ def test_a_scan_is_a_loop_with_its_values_gradients_and_batches(name, reverse, l
         assert "scan(" not in str(jitted.programs()[0])
 
 
-def test_the_number_of_a_turn_is_a_constant_of_the_loop():
+def test_the_index_of_an_iteration_is_a_constant_of_the_loop():
     def f(x):
         return fdbr.fori_loop(3, 40, lambda i, x: x * 0.5 + i, x)
 

@@ -44,7 +44,7 @@ def test_a_jitted_scan_gives_what_the_loop_of_python_gives(
 
 
 @given(loops(), st.booleans(), CHECKPOINTS)
-def test_results_have_their_shapes_without_a_turn_too(program, reverse, checkpoint):
+def test_results_have_their_shapes_without_an_iteration_too(program, reverse, checkpoint):
     f, w, init, xs, length = program
     carry, ys = fdbr.scan(f(w), init, xs, reverse=reverse, checkpoint=checkpoint)
     one = tree.map(lambda leaf: np.ones(leaf.shape[1:], leaf.dtype), xs)
@@ -70,7 +70,7 @@ def test_derivatives_of_a_scan_are_those_of_differences(program, reverse, checkp
     check_grads(g, w, free, h, xs, order=1)
 
 
-def test_numbers_of_python_take_the_dtype_of_the_first_turn(xp):
+def test_numbers_of_python_take_the_dtype_of_the_first_iteration(xp):
     xs = xp.asarray([1.0, 2.0], dtype=xp.float32)
     carry, ys = fdbr.scan(lambda c, x: (c + x, c), 0.0, xs)
     assert carry.dtype == ys.dtype == np.float32

@@ -45,7 +45,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("how", WHOLE)
-def test_the_size_of_a_program_does_not_depend_on_the_number_of_turns(how):
+def test_the_size_of_a_program_does_not_depend_on_the_trip_count(how):
     sizes = set()
     for length in (2, 3, 17):
         f = fdbr.jit(WHOLE[how])
@@ -58,7 +58,7 @@ def test_the_size_of_a_program_does_not_depend_on_the_number_of_turns(how):
 
 @pytest.mark.parametrize("length", [1, 2, 50])
 @pytest.mark.parametrize("checkpoint", [None, 7])
-def test_a_body_is_run_once_whatever_the_number_of_turns(length, checkpoint):
+def test_a_body_is_run_once_whatever_the_trip_count(length, checkpoint):
     runs = []
 
     def f(h, x):
@@ -85,7 +85,7 @@ def test_decisions_on_values_around_the_loop_are_decisions_of_the_function():
     assert not any(r.unrolled for r in jitted.report().traces)
 
 
-def test_a_loop_whose_body_decides_is_recorded_turn_by_turn_and_the_report_says_why():
+def test_a_loop_whose_body_decides_is_recorded_iteration_by_iteration_and_the_report_says_why():
     def f(xs):
         step = lambda h, x: (h + x if h > 0 else h * x, h)
         return fdbr.scan(step, 0.5, xs)
@@ -100,7 +100,7 @@ def test_a_loop_whose_body_decides_is_recorded_turn_by_turn_and_the_report_says_
 
 
 @pytest.mark.parametrize("what", ["the carry", "what is around"])
-def test_effects_in_a_body_are_had_at_every_turn_of_every_call(what):
+def test_effects_in_a_body_are_had_at_every_iteration_of_every_call(what):
     seen = []
 
     def f(w, xs):
@@ -269,7 +269,7 @@ ONCE = {
 
 
 @pytest.mark.parametrize("how", ONCE)
-def test_the_number_of_turns_is_no_guard(how):
+def test_the_trip_count_is_no_guard(how):
     jitted = fdbr.jit(ONCE[how])
     for xs in ([3.0, -8.0, 0.1], [0.1, 0.1, 0.1], [100.0, 1e6, -1.0], [-1.0, 2.0, 0.0]):
         found, want = jitted(0.7, np.array(xs)), ONCE[how](0.7, np.array(xs))
@@ -279,7 +279,7 @@ def test_the_number_of_turns_is_no_guard(how):
     assert not one.unrolled
 
 
-def test_examples_that_have_ended_have_no_part_in_later_turns():
+def test_examples_that_have_ended_have_no_part_in_later_iterations():
     # After its last turn, an example's next one would be 0 / 0, and so would its derivative.
     def f(x):
         body = lambda val: (val[0] - 1, np.sqrt(val[0] - 1) / (val[0] - 1) + val[1])
@@ -322,7 +322,7 @@ def test_loops_with_and_without_an_end_nest():
     assert_allclose(fdbr.jit(second)(w, xs), second(w, xs), rtol=1e-6)
 
 
-def test_a_body_that_would_fail_does_not_where_there_is_no_turn():
+def test_a_body_that_would_fail_does_not_where_there_is_no_iteration():
     body = lambda a: np.linalg.cholesky(a)
     f = lambda a: fdbr.while_loop(lambda a: a[0, 0] > 100, body, a)
     assert fdbr.jit(f)(-np.eye(2)).tolist() == (-np.eye(2)).tolist()
@@ -330,7 +330,7 @@ def test_a_body_that_would_fail_does_not_where_there_is_no_turn():
         fdbr.jit(lambda a: fdbr.while_loop(lambda a: a[0, 0] < 100, body, a))(-np.eye(2))
 
 
-def test_a_condition_that_decides_is_recorded_turn_by_turn():
+def test_a_condition_that_decides_is_recorded_iteration_by_iteration():
     f = lambda x: fdbr.while_loop(lambda v: v > 1 and v < 100, lambda v: v / 2, x)
     jitted = fdbr.jit(f)
     assert [jitted(x) for x in (8.0, 1000.0, 8.0)] == [1.0, 1000.0, 1.0]
@@ -403,7 +403,7 @@ def test_threads_may_share_a_jitted_loop():
         assert_allclose(one, want[k % 4])
 
 
-def test_a_carry_may_hold_one_array_twice_and_be_given_up():
+def test_a_carry_may_hold_one_array_twice_and_be_donated():
     def f(state, xs):
         step = lambda c, x: ((c["a"] + x, c["a"] + x), None)
         both = lambda c, x: ({"a": step(c, x)[0][0], "b": step(c, x)[0][0]}, None)

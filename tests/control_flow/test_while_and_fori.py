@@ -41,7 +41,7 @@ def test_a_while_loop_gives_what_the_loop_of_python_gives(how, w, x, checkpoint)
 
 
 @given(st.lists(FLOATS, min_size=1, max_size=6))
-def test_each_example_of_a_batch_takes_the_turns_that_it_takes_alone(xs):
+def test_each_example_of_a_batch_takes_the_iterations_that_it_takes_alone(xs):
     batch = np.array(xs)
     f = lambda x: halved(x, 0.7, fdbr.while_loop)
     found = fdbr.vmap(f)(batch)
@@ -70,7 +70,7 @@ def test_bounds_of_a_fori_loop_may_be_traced_where_they_are_decided():
     assert fdbr.grad(power, 1)(3, 2.0) == 12.0
 
 
-def test_numbers_of_python_take_the_dtype_of_the_first_turn():
+def test_numbers_of_python_take_the_dtype_of_the_first_iteration():
     x = np.float32(1)
     for checkpoint in (None, 2):
         val = fdbr.while_loop(lambda v: v < 3, lambda v: v + x, 0, checkpoint=checkpoint)

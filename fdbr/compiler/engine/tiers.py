@@ -263,18 +263,18 @@ class Code:
 
     def _request_kernels(self, budget: Budget) -> None:
         """Request kernels in the background, first those whose NumPy replacement takes longest."""
-        asked = [kernel for kernel in self.kernels if kernel.asked]
-        takes = sum(compiling.of(kernel.length) for kernel in asked)
-        for kernel in asked:
-            kernel.hurry(budget.affords(_RICH * compiling.of(kernel.length)))
-        if len(asked) >= min(_AT_ONCE, len(self.kernels)):
+        requested = [kernel for kernel in self.kernels if kernel.requested]
+        takes = sum(compiling.of(kernel.length) for kernel in requested)
+        for kernel in requested:
+            kernel.prioritize(budget.affords(_RICH * compiling.of(kernel.length)))
+        if len(requested) >= min(_AT_ONCE, len(self.kernels)):
             return
-        coming = [kernel for kernel in self.kernels if not kernel.asked]
+        coming = [kernel for kernel in self.kernels if not kernel.requested]
         for kernel in sorted(coming, key=_seconds, reverse=True):
             takes += compiling.of(kernel.length)
             if not budget.affords(takes):
                 break
-            kernel.ask()
+            kernel.request_compilation()
 
     @collecting_seldom()
     def optimise(self, waits: bool = False) -> None:
@@ -352,7 +352,7 @@ class Code:
         for body in self._loop_bodies:
             body.finish()
         for kernel in self.kernels:
-            kernel.settle()
+            kernel.install()
         self.kernels = []
         self._settle()
 

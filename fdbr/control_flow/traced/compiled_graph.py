@@ -170,7 +170,7 @@ class Machine:
             if self.refused:
                 break
             for kernel in part.take_up():
-                kernel.settle()
+                kernel.install()
             part.take_up()
         for block in self._blocks:
             block.finish()
@@ -194,7 +194,7 @@ def _ask(kernels: Sequence[Any], budget: Budget) -> None:
     takes = 0.0
     for kernel in kernels[:_AT_ONCE]:
         takes += compiling.of(kernel.length)
-        if kernel.asked:
-            kernel.hurry(budget.affords(takes))
+        if kernel.requested:
+            kernel.prioritize(budget.affords(takes))
         elif budget.affords(takes):
-            kernel.ask()
+            kernel.request_compilation()

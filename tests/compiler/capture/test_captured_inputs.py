@@ -173,7 +173,7 @@ def test_whatever_values_come_after_each_other_it_is_the_function_that_answers(v
 
 
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=12))
-def test_what_decides_shapes_and_turns_has_a_program_for_each_value(values):
+def test_what_decides_shapes_and_iterations_has_a_program_for_each_value(values):
     count = 1
 
     def f(x):

@@ -72,7 +72,7 @@ def test_a_variable_of_a_function_in_a_closure_counts():
     assert_same(jitted(X), np.full(3, 3.0))
 
 
-def test_a_function_that_is_defined_anew_is_recorded_again():
+def test_a_function_that_is_redefined_is_recorded_again():
     namespace = {}
     exec("def inner(x):\n    return x * 2\ndef outer(x):\n    return inner(x)", namespace)
     jitted = fdbr.jit(namespace["outer"])
@@ -202,7 +202,7 @@ def test_a_function_whose_surroundings_always_change_is_not_recorded_for_ever():
     assert "traces are not replayed: factor was rebound" in str(jitted.report())
 
 
-def test_each_kind_of_arguments_knows_what_was_around_it():
+def test_each_signature_knows_what_was_around_it():
     factor = 2.0
     jitted = fdbr.jit(lambda x: x * factor)
     assert (jitted(1.0), jitted(1)) == (2.0, 2.0)

@@ -341,7 +341,7 @@ def test_calls_that_are_not_looked_up_are_counted_once(clock: Clock) -> None:
     assert entry.budget.balance == paid
 
 
-def test_runs_that_take_different_ways_are_known_by_their_tapes() -> None:
+def test_runs_that_take_different_paths_are_known_by_their_tapes() -> None:
     budget = Budget()
     for entries in (30, 0, 30):  # without a tape nothing is known
         budget.ran(1e-3, entries)

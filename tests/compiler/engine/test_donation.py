@@ -118,7 +118,7 @@ def test_a_gradient_that_is_the_new_state_is_copied_over_the_old_state(locked):
 
 
 @pytest.mark.parametrize("kind", [dict, list])
-def test_dicts_and_lists_are_given_up_too(kind):
+def test_dicts_and_lists_are_donated_too(kind):
     def f(values):
         return tree.map(lambda v: v * 2 + 1, values)
 
@@ -146,7 +146,7 @@ def test_kernels_on_several_threads_write_over_their_rows():
 
 
 @pytest.mark.parametrize("seen", [lambda w: w, lambda w: w[3:5], lambda w: memoryview(w)])
-def test_what_somebody_else_sees_stays_as_it_is(seen):
+def test_what_another_reference_sees_stays_as_it_is(seen):
     jitted = warm(step, weights(), X)
     state = owned(weights())
     held = seen(state.w)
@@ -180,7 +180,7 @@ def test_an_array_that_is_there_twice_counts_as_seen():
     assert_same(jitted({"a": w, "b": w}), f({"a": normal(64, 64), "b": normal(64, 64)}))
 
 
-def test_other_arguments_are_not_given_up():
+def test_other_arguments_are_not_donated():
     jitted = warm(lambda a, b: {"a": a["a"] + b["a"]}, *[{"a": normal(64, 64)}] * 2)
     w = normal(64, 64)
     jitted({"a": w}, {"a": w})
@@ -296,7 +296,7 @@ def test_after_a_call_that_fails_the_arguments_are_as_they_were():
         lambda s: tree.map(lambda p: p * 2, s),
     ],
 )
-def test_what_was_given_up_is_an_error_to_use(use, calls):
+def test_what_was_donated_is_an_error_to_use(use, calls):
     jitted = fdbr.jit(step, donate_argnums=0)
     for _ in range(calls):
         state = owned(weights())
@@ -337,7 +337,7 @@ def test_what_is_returned_as_it_was_given_is_not_lost():
         assert_same(state, desired)
 
 
-def test_what_runs_without_a_trace_gives_up_the_same():
+def test_what_runs_without_a_trace_donates_the_same():
     def f(s):
         float(s["x"])
         return {"x": s["x"] + 1, "inner": s["inner"]}
@@ -356,7 +356,7 @@ def test_what_runs_without_a_trace_gives_up_the_same():
 # --- with others --------------------------------------------------------------------
 
 
-def test_under_a_transformation_nothing_is_given_up():
+def test_under_a_transformation_nothing_is_donated():
     total = fdbr.jit(lambda s: (s.w**2).sum() + s.b.sum(), donate_argnums=0)
     state = weights()
     for _ in range(3):
@@ -394,7 +394,7 @@ def test_options_may_be_given_to_the_decorator():
     )
 
 
-def test_a_copy_of_the_function_gives_up_the_same():
+def test_a_copy_of_the_function_donates_the_same():
     jitted = pickle.loads(pickle.dumps(fdbr.jit(step, donate_argnums=0)))
     state = owned(weights())
     jitted(state, X)
@@ -416,7 +416,7 @@ def test_positions_are_checked(argnums, error, message):
         fdbr.jit(step, donate_argnums=argnums)
 
 
-def test_a_call_without_what_is_to_be_given_up_is_refused():
+def test_a_call_without_what_is_to_be_donated_is_refused():
     jitted = fdbr.jit(step, donate_argnums=0)
     with pytest.raises(TypeError, match=r"donate_argnums=\(0,\) but step was called with 0 posit"):
         jitted(weights=weights(), x=X)
@@ -448,7 +448,7 @@ def test_random_programs_give_what_they_give_without(case):
             assert_same(held, args, ulps=0)
 
 
-def test_before_its_kernel_is_there_what_is_given_up_is_written_over_though_it_is_locked():
+def test_before_its_kernel_is_there_what_is_donated_is_overwritten_though_it_is_locked():
     array = np.zeros(3)
     array.flags.writeable = False
     kernel._put_over(array, np.arange(3.0))
@@ -471,7 +471,7 @@ def _descend(state, x):
 
 
 @pytest.mark.parametrize("patience", [0.0, 1.0])
-def test_a_large_state_that_is_given_up_is_there_once_but_for_the_first_call(patience):
+def test_a_large_state_that_is_donated_is_there_once_but_for_the_first_call(patience):
     size, count = 1 << 10, 20
     # Read-only arrays of the library's own: of others the tape would keep copies.
     state = fdbr.device_get([np.full((size, size), 1e-3, "float32") for _ in range(count)]), 0.1
@@ -497,7 +497,7 @@ def test_a_large_state_that_is_given_up_is_there_once_but_for_the_first_call(pat
 
 
 @pytest.mark.parametrize("kernels", [False, True])
-def test_what_runs_step_by_step_writes_over_what_is_given_up_too(kernels, monkeypatch):
+def test_what_runs_step_by_step_overwrites_what_is_donated_too(kernels, monkeypatch):
     """Whatever runs, before the call stub is there: the steps, and what stands in for kernels."""
     monkeypatch.setattr(donation, "_LARGE", 1 << 18)
     monkeypatch.setattr(CPU, "takes_to_prepare", lambda: 0.0 if kernels else 1e9)
@@ -593,7 +593,7 @@ def test_beside_its_state_a_step_has_few_gradients_at_a_time(network, optimizer)
     assert most < (3.3 + again + (optimizer is OPTIMIZERS[2])) * each, most / each
 
 
-def test_compilation_ahead_takes_no_copy_of_what_is_given_up():
+def test_compilation_ahead_takes_no_copy_of_what_is_donated():
     size, count = 1 << 9, 12
     state = [normal(size, size, seed=i) / 32 for i in range(count)], 0.1
     for w in state[0]:
@@ -624,7 +624,7 @@ TABLE = normal(8, 256)
         (lambda w, k: w[0, 0] if k > 0 else w[1, 1], 2.0, -2.0),
     ],
 )
-def test_what_may_fail_is_over_before_anything_is_written_over(late, good, bad):
+def test_what_may_fail_is_over_before_anything_is_overwritten(late, good, bad):
     """Although the function does it last, and with numbers that it has made last."""
 
     def f(state, x, k):

@@ -300,7 +300,7 @@ def test_errors_are_those_of_the_function():
             fdbr.grad(jitted)(np.zeros((3, 3)))
 
 
-def test_a_captured_variable_that_is_bound_anew_is_seen_and_a_changed_array_is_an_error():
+def test_a_captured_variable_that_is_rebound_is_seen_and_a_changed_array_is_an_error():
     factor, w = 2.0, np.ones(3)
     jitted = fdbr.jit(lambda x: (x * factor * w).sum())
     assert_same(fdbr.grad(jitted)(V), np.full(3, 2.0))

@@ -101,7 +101,7 @@ def test_a_function_runs_as_it_is_then_step_by_step_and_compiled_at_last() -> No
     assert "after the passes, replayed" in str(jitted.report())
 
 
-def test_numpy_stands_in_for_every_kernel_that_is_not_there(
+def test_numpy_executes_every_kernel_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(background._Service, "serve", lambda self: None)
@@ -113,7 +113,7 @@ def test_numpy_stands_in_for_every_kernel_that_is_not_there(
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_numpy_stands_in_for_the_kernels_of_random_programs(
+def test_numpy_executes_the_kernels_of_random_programs(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background._Service, "serve", lambda self: None)
@@ -126,9 +126,7 @@ def test_numpy_stands_in_for_the_kernels_of_random_programs(
 
 
 @pytest.mark.parametrize("turns", [2, 40])
-def test_numpy_stands_in_for_the_kernels_of_loops(
-    turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numpy_executes_the_kernels_of_loops(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background._Service, "serve", lambda self: None)
     set_patience(1e-9)
 

@@ -95,7 +95,7 @@ def test_products_of_many_rows_are_left():
     assert batched(products, a, b)[0] == 4
 
 
-def test_a_product_that_somebody_else_reads_stays():
+def test_a_product_that_another_step_reads_stays():
     def f(a, b):
         terms = [x.T @ y for x, y in zip(a, b, strict=True)]
         return total(terms), ops.sin(terms[2])
@@ -103,7 +103,7 @@ def test_a_product_that_somebody_else_reads_stays():
     assert batched(f, A, B)[0] == 2
 
 
-def test_a_partial_sum_that_somebody_else_reads_is_a_sum_of_its_own():
+def test_a_partial_sum_that_another_step_reads_is_a_sum_of_its_own():
     def f(a, b):
         terms = [x.T @ y for x, y in zip(a, b, strict=True)]
         part = total(terms[:4])

@@ -30,7 +30,7 @@ def test_a_square_is_not_kept_where_what_is_squared_is_read_again():
     assert given_out(after) == given_out(before) - 1
 
 
-def test_the_way_back_through_gelu_keeps_its_value_beside_what_it_was_given():
+def test_the_pullback_of_gelu_keeps_its_value_beside_what_it_was_given():
     def f(x, w):
         return fdbr.grad(lambda x: ((ops.gelu(x, approximate=True) @ w) ** 2).sum())(x @ w)
 
@@ -38,7 +38,7 @@ def test_the_way_back_through_gelu_keeps_its_value_beside_what_it_was_given():
     assert given_out(before[:1]) == given_out(after[:1]) == 1
 
 
-def test_the_way_back_through_a_product_keeps_its_expensive_factor_alone():
+def test_the_pullback_of_a_product_keeps_its_expensive_factor_alone():
     def f(x, w):
         return fdbr.grad(lambda x: ((((x * x + 1) * ops.exp(-x)) @ w) ** 2).sum())(x @ w)
 

@@ -206,7 +206,7 @@ CASES = [
 
 @pytest.mark.parametrize(("f", "arguments"), CASES)
 @pytest.mark.parametrize("order", [0, 1, 2])
-def test_the_number_of_steps_does_not_depend_on_the_number_of_turns(
+def test_the_number_of_steps_does_not_depend_on_the_trip_count(
     f: Any, arguments: Any, order: int
 ) -> None:
     g = f
@@ -224,7 +224,7 @@ def test_a_loop_within_a_loop_is_a_loop_in_its_body() -> None:
     assert (outer.length, inner.length) == (19, 9) or outer.length >= 18
 
 
-def test_what_is_the_same_in_all_turns_is_computed_before_the_loop() -> None:
+def test_what_is_the_same_in_all_iterations_is_computed_before_the_loop() -> None:
     def f(w: Any, u: Any) -> Any:
         for _ in range(20):
             u = ops.tanh(ops.exp(w) @ u)
@@ -266,7 +266,7 @@ def test_products_of_large_matrices_are_joined_rather_than_rolled_up() -> None:
     assert names(roll_loops(many))["loop"] == 0
 
 
-def test_the_first_turn_of_which_a_guard_does_not_hold_is_told() -> None:
+def test_the_first_iteration_of_which_a_guard_does_not_hold_is_told() -> None:
     def f(u: Any, xs: Any) -> Any:
         for i in range(20):
             u = ops.sin(u) + xs[i] if xs[i] > 0 else -u
@@ -281,7 +281,7 @@ def test_the_first_turn_of_which_a_guard_does_not_hold_is_told() -> None:
             interpret(after, [u, others])
 
 
-def test_code_tells_of_the_turn_too_where_turns_read_no_rows() -> None:
+def test_code_tells_of_the_iteration_too_where_iterations_read_no_rows() -> None:
     def f(u: Any) -> Any:
         for _ in range(60):
             u = ops.sin(u) * 1.01 if u > -0.5 else ops.cos(u)
@@ -295,7 +295,7 @@ def test_code_tells_of_the_turn_too_where_turns_read_no_rows() -> None:
     assert any(loops(program) for program in jitted.programs())
 
 
-def test_values_of_all_turns_may_be_results() -> None:
+def test_values_of_all_iterations_may_be_results() -> None:
     def f(u: Any) -> Any:
         out = []
         for _ in range(20):
@@ -307,7 +307,7 @@ def test_values_of_all_turns_may_be_results() -> None:
     assert list(map(bits, interpret(after, leaves))) == list(map(bits, interpret(program, leaves)))
 
 
-def test_effects_of_turns_are_had_in_their_order() -> None:
+def test_effects_of_iterations_are_had_in_their_order() -> None:
     seen: list[float] = []
 
     def f(u: Any) -> Any:

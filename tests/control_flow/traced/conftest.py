@@ -1,4 +1,4 @@
-"""Loops are learnt from the second trace on here, whatever calls have earned."""
+"""Control flow is traced from the second trace on here, whatever the budget is."""
 
 from collections.abc import Iterator
 

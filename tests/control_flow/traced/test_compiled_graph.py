@@ -46,7 +46,7 @@ def test_python_goes_from_block_to_block_only_as_long_as_it_learns(
         assert_close(jitted(*point), function(*point))
 
 
-def test_logs_grow_with_the_number_of_turns() -> None:
+def test_logs_grow_with_the_trip_count() -> None:
     def f(x: Any, n: Any) -> Any:
         y = x
         while n > 0:

@@ -112,7 +112,7 @@ def assert_close(found: Any, desired: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
-def test_few_traces_hold_for_all_ways_through_loops(f: Any, form: str) -> None:
+def test_few_traces_hold_for_all_paths_through_loops(f: Any, form: str) -> None:
     function = FORMS[form](f)
     jitted = fdbr.jit(function)
     for point in points(20):
@@ -211,7 +211,7 @@ def test_an_array_that_has_changed_since_is_an_error() -> None:
     assert_close(found, f(np.float64(300.0)))
 
 
-def test_a_function_that_is_given_other_dtypes_within_one_call_is_learnt_for_each() -> None:
+def test_a_function_that_is_given_other_dtypes_within_one_call_is_traced_for_each() -> None:
     def inner(z: Any) -> Any:
         while z > 1:
             z = z * z.dtype.type(0.7) if z > 2 else z * z.dtype.type(0.5) + z.dtype.type(0.1)

@@ -68,13 +68,15 @@ def compare(found: Function, desired: Function, seed: int, count: int, form: str
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("seed", range(COUNT))
-def test_whatever_way_it_takes_a_function_gives_what_it_gives_eagerly(seed: int, form: str) -> None:
+def test_whatever_path_it_takes_a_function_gives_what_it_gives_eagerly(
+    seed: int, form: str
+) -> None:
     f = FORMS[form](random_function(seed))
     compare(fdbr.jit(f), f, seed, 6, form)
 
 
 @pytest.mark.parametrize("seed", range(COUNT))
-def test_a_jitted_function_that_is_differentiated_learns_its_ways_too(seed: int) -> None:
+def test_a_jitted_function_that_is_differentiated_traces_its_paths_too(seed: int) -> None:
     f = random_function(seed)
     g = fdbr.value_and_grad(_summed(f), (0, 1))
     compare(fdbr.value_and_grad(_summed(fdbr.jit(f)), (0, 1)), g, seed, 6)

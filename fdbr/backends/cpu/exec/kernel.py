@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.written import Output, Written
-from fdbr.backends.cpu.runtime.background import Awaited, NotCompiledError, go_on, impatient, wanted
+from fdbr.backends.cpu.runtime.background import (
+    Awaited,
+    NotCompiledError,
+    ensure_running,
+    request_for,
+    without_waiting,
+)
 from fdbr.backends.cpu.runtime.launching import function_at, launch
 from fdbr.compiler.backend import RefusedError
 from fdbr.compiler.interpret import stepwise, unboxed
@@ -42,24 +48,24 @@ class Kernel(Awaited):
     def __init__(
         self, scope: dict[str, Any], name: str, source: str, rows: int, threads: int, instead: Call
     ) -> None:
-        super().__init__(wanted(source))
+        super().__init__(request_for(source))
         self.scope, self.name, self.rows, self.threads = scope, name, rows, threads
         self.instead = instead
         scope[name] = self
         if self.request.address is not None:
-            self.settle()
+            self.install()
 
     def __call__(self, *arrays: Any) -> None:
         if self.request.address is None:
-            if self.request.asked:
-                go_on()
+            if self.request.requested:
+                ensure_running()
             start = time.perf_counter()
             self.instead(*arrays)
             self.seconds += time.perf_counter() - start
         else:
-            self.settle()(*arrays)
+            self.install()(*arrays)
 
-    def settle(self) -> Call:
+    def install(self) -> Call:
         if self.scope[self.name] is self:
             self.scope[self.name] = native(self.request.wait(), self.rows, self.threads)
         found: Call = self.scope[self.name]
@@ -154,7 +160,7 @@ def otherwise(own: Callable[..., Any], value: Callable[..., Any]) -> Callable[..
         if there:
             return own(*operands, **params)
         try:
-            with impatient():
+            with without_waiting():
                 found = own(*operands, **params)
         except NotCompiledError:
             return value(*operands, **params)

@@ -25,7 +25,7 @@ from fdbr.backends.cpu.exec.sequence_tables import (
     Writer,
 )
 from fdbr.backends.cpu.exec.views import Look
-from fdbr.backends.cpu.runtime.background import Awaited, Request, go_on, wanted
+from fdbr.backends.cpu.runtime.background import Awaited, Request, ensure_running, request_for
 from fdbr.backends.cpu.runtime.compiling import address_of
 from fdbr.compiler.interpret import unboxed
 from fdbr.compiler.ir.guards import same
@@ -201,7 +201,7 @@ class Code:
                 self.words[number] = address = address_of(source)
                 self._kept.append(address)
             else:
-                awaited = _Word(wanted(source), self.words, number)
+                awaited = _Word(request_for(source), self.words, number)
                 if awaited.is_there:
                     self._kept.append(awaited.request)
                 else:
@@ -221,7 +221,7 @@ class _Word(Awaited):
         super().__init__(request)
         self.words, self.number = words, number
 
-    def settle(self) -> None:
+    def install(self) -> None:
         self.words[self.number] = self.request.wait()
 
 
@@ -303,7 +303,7 @@ class Commands:
         byte = places[-1] if record.refuses else 0
         return self._code.place(record.code), writer.table(places), record.rows, byte
 
-    def go_on(self, number: int | None, tables: Tables, *arguments: Any) -> None:
+    def resume(self, number: int | None, tables: Tables, *arguments: Any) -> None:
         """Execute the record that the runner has stopped at, and continue until the end.
 
         Raises
@@ -337,8 +337,8 @@ class Commands:
         awaited = self._code.waiting[place]
         if awaited.is_there:
             return 0
-        if awaited.asked:
-            go_on()
+        if awaited.requested:
+            ensure_running()
         start = time.perf_counter()
         if number not in self._instead:
             self._instead[number] = record.instead()

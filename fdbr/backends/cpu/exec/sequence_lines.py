@@ -70,10 +70,10 @@ class Sequences:
         number = len(self.templates)
         self.templates.append(commands.template)
         writer.scope[f"q{number}"] = commands.run
-        writer.scope[f"go_on{number}"] = _going_on(commands, number)
+        writer.scope[f"resume{number}"] = _going_on(commands, number)
         arguments = "".join(f", {name}" for name in names)
         lines.append(f"a = q{number}(tables[{number}].words{arguments})")
-        lines.append(f"if a is not None: go_on{number}(a, block{arguments})")
+        lines.append(f"if a is not None: resume{number}(a, block{arguments})")
         for step in run.steps:
             lines += self._after(writer, step, memory)
         ordered.update(v for v in run.outs if v in self.builder.own)
@@ -144,14 +144,14 @@ def _weight(records: Sequence[Record]) -> int:
 def _going_on(commands: Commands, number: int) -> Callable[..., None]:
     """Return the function that continues a sequence where it has stopped."""
 
-    def go_on(stopped: int, block: Any, *arguments: Any) -> None:
+    def resume(stopped: int, block: Any, *arguments: Any) -> None:
         try:
-            commands.go_on(stopped, block.tables[number], *arguments)
+            commands.resume(stopped, block.tables[number], *arguments)
         except GuardFailure:
             give(block)  # so that the next run finds it
             raise
 
-    return go_on
+    return resume
 
 
 def _shown(units: Sequence[Step | Run], outputs: Iterable[Any]) -> set[Variable]:

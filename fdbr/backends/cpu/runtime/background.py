@@ -26,11 +26,11 @@ __all__ = [
     "NotCompiledError",
     "Request",
     "address_of",
-    "ask",
-    "go_on",
-    "impatient",
+    "request_compilation",
+    "ensure_running",
+    "without_waiting",
     "is_busy",
-    "wanted",
+    "request_for",
 ]
 
 _log = logging.getLogger("fdbr.jit")
@@ -65,19 +65,19 @@ class Request:
         The address of its machine code; `None` until it is compiled.
     failed
         Why it cannot be compiled; empty if it can.
-    asked
+    requested
         Whether its compilation has been requested.
     urgent
         Whether it is compiled even while other processes need the processor.
     """
 
-    __slots__ = ("__weakref__", "address", "asked", "failed", "source", "urgent")
+    __slots__ = ("__weakref__", "address", "failed", "requested", "source", "urgent")
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.address: int | None = None
         self.failed = ""
-        self.asked = self.urgent = False
+        self.requested = self.urgent = False
 
     def wait(self) -> int:
         """Return the address; compile the kernel in this process if it is not compiled yet."""
@@ -112,15 +112,15 @@ class Awaited:
         return len(self.request.source)
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Whether its compilation has been requested."""
-        return self.request.asked
+        return self.request.requested
 
-    def ask(self) -> None:
+    def request_compilation(self) -> None:
         """Request its compilation in the background."""
-        ask(self.request)
+        request_compilation(self.request)
 
-    def hurry(self, urgent: bool) -> None:
+    def prioritize(self, urgent: bool) -> None:
         """Set whether it is compiled even while other processes need the processor."""
         self.request.urgent = urgent
 
@@ -129,7 +129,7 @@ class Awaited:
         """Whether it is compiled; if so, it has been installed."""
         if self.request.address is None:
             return False
-        self.settle()
+        self.install()
         return True
 
     @property
@@ -137,7 +137,7 @@ class Awaited:
         """Whether it is installed, or never will be."""
         return self.is_there or bool(self.request.failed)
 
-    def settle(self) -> Any:
+    def install(self) -> Any:
         """Install it; wait for its compilation if need be."""
         raise NotImplementedError
 
@@ -154,18 +154,18 @@ class _Service:
         self.unanswered = self.served = 0
         self.process: Any = None
 
-    def wanted(self, source: str) -> Request:
+    def request_for(self, source: str) -> Request:
         found = self.requests.get(source)
         if found is None:
             found = self.requests.setdefault(source, Request(source))
             found.address = compiling.find_address(source)
         return found
 
-    def ask(self, wanted: Request) -> None:
-        if not wanted.asked and wanted.address is None:
-            wanted.asked = True
+    def submit(self, request: Request) -> None:
+        if not request.requested and request.address is None:
+            request.requested = True
             self.unanswered += 1
-            self.waiting.put(wanted)
+            self.waiting.put(request)
         self.start()
 
     def start(self) -> None:
@@ -182,23 +182,23 @@ class _Service:
 
     def serve(self) -> None:
         while True:
-            wanted = self.waiting.get()
+            request = self.waiting.get()
             self.unanswered = self.waiting.qsize() + 1
-            if wanted.address is not None:
+            if request.address is not None:
                 continue
             started = time.perf_counter()
             try:
-                code = self.compiled(wanted)
+                code = self.compiled(request)
                 seconds = time.perf_counter() - started
-                wanted.address = compiling.load(wanted.source, code, seconds)
+                request.address = compiling.load(request.source, code, seconds)
                 _log.debug("compiled a kernel in %.2f s", seconds)
             except Exception as error:
-                wanted.failed = f"{type(error).__name__}: {error}"
-                self.refused.append(wanted)
-                _log.warning("NumPy computes what cannot be compiled: %s", wanted.failed)
+                request.failed = f"{type(error).__name__}: {error}"
+                self.refused.append(request)
+                _log.warning("NumPy computes what cannot be compiled: %s", request.failed)
             self.unanswered = self.waiting.qsize()
 
-    def compiled(self, wanted: Request) -> tuple[str, bytes]:
+    def compiled(self, request: Request) -> tuple[str, bytes]:
         """Return the machine code of a kernel, compiled by the background process."""
         try:
             if self.served >= _MOST:
@@ -208,12 +208,12 @@ class _Service:
             if self.process is None:
                 self.process = _started()
             self.served += 1
-            pickle.dump((wanted.source, wanted.urgent), self.process.stdin)
+            pickle.dump((request.source, request.urgent), self.process.stdin)
             self.process.stdin.flush()
             code, error = pickle.load(self.process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as gone:
             _log.info("kernels are compiled in this process, for there is no other: %s", gone)
-            return compiling.code_of(wanted.source)
+            return compiling.code_of(request.source)
         if code is None:
             raise RuntimeError(error)
         found: tuple[str, bytes] = code
@@ -244,23 +244,23 @@ def _renew() -> None:
     global _service
     old, _service = _service, _Service()  # the process belongs to the parent of the fork
     _service.requests, _service.refused = old.requests, old.refused
-    for wanted in list(old.requests.values()):
-        if wanted.asked and wanted.address is None and not wanted.failed:
-            _service.waiting.put(wanted)
+    for request in list(old.requests.values()):
+        if request.requested and request.address is None and not request.failed:
+            _service.waiting.put(request)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 
 
-def wanted(source: str) -> Request:
+def request_for(source: str) -> Request:
     """Return the request for a kernel, which may be compiled already."""
-    return _service.wanted(source)
+    return _service.request_for(source)
 
 
-def ask(request: Request) -> None:
+def request_compilation(request: Request) -> None:
     """Request the compilation of a kernel in the background."""
-    _service.ask(request)
+    _service.submit(request)
 
 
 def is_busy() -> bool:
@@ -268,7 +268,7 @@ def is_busy() -> bool:
     return _service.unanswered > 0
 
 
-def go_on() -> None:
+def ensure_running() -> None:
     """Make sure that requests are processed, also in a process that was forked meanwhile."""
     _service.start()
 
@@ -279,19 +279,19 @@ def address_of(source: str) -> int:
     Raises
     ------
     NotCompiledError
-        If it is not compiled yet, and callers must not wait for it: see `impatient`.
+        If it is not compiled yet, and callers must not wait for it: see `without_waiting`.
     """
     if _waits.get():
         return compiling.address_of(source)
-    found = wanted(source)
+    found = request_for(source)
     if found.address is None:
-        ask(found)
+        request_compilation(found)
         raise NotCompiledError
     return found.address
 
 
 @contextlib.contextmanager
-def impatient() -> Iterator[None]:
+def without_waiting() -> Iterator[None]:
     """Make `address_of` raise instead of waiting, while the block lasts."""
     token = _waits.set(False)
     try:

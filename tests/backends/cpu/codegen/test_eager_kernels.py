@@ -413,7 +413,7 @@ def test_there_need_be_no_home(monkeypatch):
     st.integers(60, 200),
     st.lists(st.sampled_from(["whole", "part", "turned", "row", "outer", "steps"]), min_size=3),
 )
-def test_rows_may_lie_apart(stack, rows, columns, layouts):
+def test_rows_may_have_gaps(stack, rows, columns, layouts):
     rng = np.random.default_rng(rows)
     values = []
     for layout in layouts[:3]:

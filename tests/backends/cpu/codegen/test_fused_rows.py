@@ -39,7 +39,7 @@ def test_labels_are_columns(shape, labels, dtype):
     assert_as_eager(f, *[(normal(*shape, dtype=dtype), chosen)] * 3, ulps=64)
 
 
-def test_the_way_back_through_cross_entropy_is_one_kernel_with_its_sum_of_rows():
+def test_the_pullback_of_cross_entropy_is_one_kernel_with_its_sum_of_rows():
     def f(w, b, x, labels):
         def loss(b):
             return ops.softmax_cross_entropy(ops.linear(x, w, b), labels)

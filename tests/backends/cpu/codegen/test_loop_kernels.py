@@ -63,7 +63,7 @@ def native(program: Program) -> bool:
 
 @given(functions(), st.booleans())
 @settings(max_examples=10)
-def test_a_loop_as_a_kernel_gives_what_its_turns_give(case: Any, backward: bool) -> None:
+def test_a_loop_as_a_kernel_gives_what_its_iterations_give(case: Any, backward: bool) -> None:
     f, args = case
     if backward:
         values = f
@@ -103,7 +103,7 @@ def test_a_loop_runs_by_numpy_until_its_kernel_is_compiled() -> None:
     run: Any = generate(rolled, waits=False)
     before = run(*leaves)
     for kernel in run.kernels:
-        kernel.settle()
+        kernel.install()
     np.testing.assert_allclose(run(*leaves), before, rtol=1e-12)
 
 

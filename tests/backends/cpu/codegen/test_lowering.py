@@ -356,9 +356,7 @@ FAR_CHANGE = st.tuples(st.sampled_from("abc"), FAR, FAR_READ, FAR_READ).map(
     st.sampled_from(["f4", "f8", "i8"]),
     st.booleans(),
 )
-def test_loops_around_loops_of_few_turns_do_what_loops_of_numbers_do(
-    changes, rows, width, dtype, sums
-):
+def test_loops_around_short_loops_do_what_loops_of_numbers_do(changes, rows, width, dtype, sums):
     lines = textwrap.indent("\n".join(changes), " " * 8)
     adds = "        t = t + c[i * 2 + j]\n" if sums else ""
     body = f"""

@@ -62,7 +62,7 @@ def test_the_function_itself_is_run_where_it_refuses(doubles):
     assert np.array_equal(f(x), np.cumsum(x))
 
 
-def test_numpy_stands_in_for_it_until_it_is_compiled(doubles):
+def test_numpy_executes_it_until_it_is_compiled(doubles):
     old = set_patience(1e-9)
     try:
         x = np.arange(4.0)

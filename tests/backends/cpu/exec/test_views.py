@@ -102,7 +102,7 @@ def test_a_stencil_step_by_step(size):
             assert_same(jitted(x), f(x), ulps=16)
 
 
-def test_an_array_that_is_given_up_is_read_before_it_is_written_over():
+def test_an_array_that_is_donated_is_read_before_it_is_overwritten():
     def f(x):
         return x + 2 * x[::-1] + x[1:2]
 

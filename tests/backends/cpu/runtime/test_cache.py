@@ -66,7 +66,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes and links are POSIX's")
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_what_is_no_kernel_of_its_name_is_compiled_anew_and_replaced(kind, folder):
+def test_what_is_no_kernel_of_its_name_is_compiled_again_and_replaced(kind, folder):
     path = folder / f"{NAME}.kernel"
     HOSTILE[kind](path)
     try:
