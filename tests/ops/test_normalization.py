@@ -173,7 +173,7 @@ def test_attention_names_what_does_not_fit():
         ValueError, match=r"query, key and value must have shapes .* float64\[2,3\]"
     ):
         ops.scaled_dot_product_attention(X, X.T, X)
-    with pytest.raises(TypeError, match=r"mask must be truth values .* not int64"):
+    with pytest.raises(TypeError, match=r"mask must be booleans .* not int64"):
         ops.scaled_dot_product_attention(X, X, X, mask=np.ones((2, 2), "int64"))
     with pytest.raises(ValueError, match=r"mask must broadcast to .* \(2, 2\), got bool\[2,3\]"):
         ops.scaled_dot_product_attention(X, X, X, mask=X > 0)

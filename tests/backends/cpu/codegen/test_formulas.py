@@ -210,6 +210,7 @@ PARAMS = {
     "mean_power": {"order": 1},
     "polygamma": {"n": 0},
     "soft_shrink": {"lambd": 0.5},
+    "scaled_huber": {"delta": 0.5, "divisor": 0.25},
     "sinc": {"order": 0},
     "softplus": {"beta": 2.0},
 }
