@@ -221,7 +221,7 @@ def test_results_are_checked():
         (lambda: fdbr.typed(y="n")(lambda x: x), TypeError, "has no argument 'y'; there are .'x'"),
         (lambda: fdbr.typed(x="n c-d")(lambda x: x), ValueError, "not 'c-d'"),
         (lambda: fdbr.typed(x="... n ...")(lambda x: x), ValueError, "at most one"),
-        (lambda: fdbr.typed(x="flot[n]")(lambda x: x), ValueError, "'flot' is no dtype"),
+        (lambda: fdbr.typed(x="flot[n]")(lambda x: x), ValueError, "'flot' is neither a dtype"),
         (lambda: fdbr.typed(x=3)(lambda x: x), TypeError, "must be a string"),
         (lambda: fdbr.typed(3), TypeError, "takes a function, not int 3"),
         (lambda: fdbr.typed(x="n")(lambda *x: x), TypeError, "collects any number of arguments"),

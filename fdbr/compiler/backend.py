@@ -168,7 +168,7 @@ class Backend:
         return False
 
     def can_fold(self, kind: Kind) -> bool:
-        """Return whether kernels can combine elements of an aval as `Primitive.fold` says."""
+        """Return whether kernels can combine elements of an aval as `Facts.fold` says."""
         return False
 
     def can_join(self, step: Instruction) -> bool:

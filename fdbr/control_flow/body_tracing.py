@@ -21,14 +21,13 @@ from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
 from fdbr.compiler.ir.python_numbers import exact
 from fdbr.core import effects
 from fdbr.core.array_modules import array_module, is_locked
+from fdbr.core.higher_order import HigherOrder
 from fdbr.core.primitive import Primitive
-from fdbr.core.tracer import Tracer, run, stop_gradient
-from fdbr.ops.declare.rules import Rules, Unknown
-from fdbr.transforms import custom_call
+from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
+from fdbr.transforms.custom_call import CALL
 from fdbr.transforms.vmap import BatchTracer
 
 __all__ = [
-    "CALL",
     "STOP",
     "Body",
     "NoBodyError",
@@ -47,34 +46,61 @@ class NoBodyError(BaseException):
     """
 
 
-class Step(Primitive):
-    """A primitive of staged programs; ``function`` applies it to values of any transformation."""
+class Step(HigherOrder):
+    """A primitive of staged programs.
 
-    __slots__ = ("_function",)
+    Parameters
+    ----------
+    fallback
+        ``fallback(why, *operands, **params)`` computes the results by other primitives, where there
+        is no rule, or a rule finds that a body cannot be staged.
+    rules
+        Those of `HigherOrder`.
+    """
+
+    __slots__ = ("_fallback",)
 
     def __init__(
-        self, name: str, value: Callable[..., Any], function: Callable[..., Any] | None = None
+        self,
+        name: str,
+        value: Callable[..., Any],
+        fallback: Callable[..., Sequence[Any]] | None = None,
+        **rules: Callable[..., Any],
     ) -> None:
-        refused = Unknown(f"fdbr.{name}: a program cannot be differentiated here")
-        rules = Rules(lambda index: refused)
-        super().__init__(name, "program", value, rules, None, None, registered=False)
-        self._function = function
+        super().__init__(name, value, capture=self._capture, **rules)
+        self._fallback = fallback
 
-    def apply(self, *args: Any, **params: Any) -> Any:
-        if self._function is None:
-            return super().apply(*args, **params)
-        return self._function(*args, **params)
+    def apply(self, *operands: Any, **params: Any) -> Any:
+        try:
+            return super().apply(*operands, **params)
+        except NoBodyError as error:
+            if self._fallback is None:
+                raise
+            why = str(error)
+        return tuple(self._fallback(why, *operands, **params))
 
-    def explain(self, error: Exception, args: Any) -> Exception:
-        return error
+    def missing(self, trace: Trace) -> BaseException:
+        return NoBodyError(f"a {type(trace).__name__} surrounds its derivative")
+
+    def _capture(self, trace: Trace, operands: Sequence[Any], **params: Any) -> Any:
+        """Capture one step, if the program would run it on arrays."""
+        values, mine = trace.unwrap(operands)
+        for operand, value, own in zip(operands, values, mine, strict=True):
+            if isinstance(operand, Tracer) and (not own or isinstance(value, Tracer)):
+                raise self.missing(value._trace)  # type: ignore[attr-defined]
+        return trace.process(self, tuple(operands), params)
 
 
-STOP = Step("stop_gradient", lambda xp, x: x, stop_gradient)
-CALL = Step(
-    "call",
-    lambda xp, *leaves, call: tuple(call.value(*leaves)),
-    lambda *leaves, call: custom_call.apply(call, leaves),
-)
+class _StopGradient(Step):
+    """`stop_gradient`, which each trace applies by `Trace.lower`."""
+
+    __slots__ = ()
+
+    def apply(self, *operands: Any, **params: Any) -> Any:
+        return stop_gradient(*operands)
+
+
+STOP = _StopGradient("stop_gradient", lambda xp, x: x)
 
 
 class StageTrace(CaptureTrace):
@@ -117,11 +143,13 @@ class StageTrace(CaptureTrace):
         self.stopped.add(made.variable)
         return made
 
-    def call(self, call: Any, leaves: Sequence[Any]) -> Any:
-        """Record an operation with a custom derivative."""
-        shown = [leaf.value if type(leaf) is CaptureTracer else leaf for leaf in leaves]
-        stage(lambda given: list(call.value(*given)), [example(leaf) for leaf in shown])
-        return self.process(CALL, tuple(leaves), {"call": call})
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive is CALL:  # outer transformations need its rule; but its body must be staged
+            value = params["call"].value
+            stage(lambda given: list(value(*given)), [example(leaf) for leaf in operands])
+        elif not isinstance(primitive, Step):
+            return super().transform(primitive, operands, params)
+        return self.process(primitive, tuple(operands), params)
 
     def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
         raise NoBodyError(

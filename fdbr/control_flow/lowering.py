@@ -11,8 +11,9 @@ from typing import Any
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import LOOP, LOWERED, Loop, stack_kind
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Variable, is_variable, kind_of
-from fdbr.control_flow.body_tracing import CALL, STOP
+from fdbr.control_flow.body_tracing import STOP
 from fdbr.control_flow.scan_rules import SCAN, Scan
+from fdbr.transforms.custom_call import CALL
 
 __all__ = ["loop_of_scan"]
 

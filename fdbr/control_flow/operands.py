@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.control_flow.body_tracing import example
 from fdbr.core.array_modules import owner
-from fdbr.core.tracer import Tracer
 from fdbr.ops.declare.unbroadcast import dtype_of, shape_of
 from fdbr.transforms.custom_call import zero_like
 
@@ -18,7 +16,6 @@ __all__ = [
     "cut",
     "examples",
     "for_each",
-    "is_captured",
     "own_memory",
     "scalar",
     "taker",
@@ -27,16 +24,6 @@ __all__ = [
 ]
 
 Leaves = Sequence[Any]
-
-
-def is_captured(top: Any, operands: Leaves) -> bool:
-    """Return whether the operands are captured without other transformations below."""
-    if type(top) is not CaptureTrace:
-        return isinstance(top, CaptureTrace)
-    return not any(
-        isinstance(leaf, Tracer) and (leaf._trace is not top or isinstance(leaf.value, Tracer))
-        for leaf in operands
-    )
 
 
 def scalar(leaf: Any) -> Any:

@@ -179,7 +179,7 @@ def module_for(device: Any) -> Any:
 # --- reading and writing ------------------------------------------------------------
 
 
-@public("fdbr.backend", explained=False)
+@public("fdbr.backend")
 def protect(array: Any) -> Any:
     """Return a read-only array with the same elements: the array itself if locked, else a copy."""
     if not hasattr(array, "dtype") or is_locked(array):

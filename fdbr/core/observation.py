@@ -13,7 +13,7 @@ __all__ = ["Watch", "hook", "install"]
 
 
 class Watch(Protocol):
-    """What the engine calls while some context is observed."""
+    """The functions that the engine calls while some context is observed."""
 
     def seen(self, primitive: Any) -> Any:
         """Return the primitive to apply to arrays: itself, or one that tells the observers."""

@@ -21,6 +21,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fdbr.core import collective_log
 from fdbr.core.array_modules import on_device, several
 from fdbr.core.backward_notes import blame
 from fdbr.core.lazy_cotangents import Deferred, added
@@ -42,9 +43,7 @@ __all__ = [
     "backward",
     "ends",
     "entries",
-    "keep_result",
     "keeping",
-    "known_result",
     "new_node",
 ]
 
@@ -112,19 +111,6 @@ again: ContextVar[Again | None] = ContextVar("again", default=None)
 
 keeping: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("keeping", default=None)
 """Where a run that will be repeated keeps, for each tape, what it gets from other processes."""
-
-
-def known_result(trace: "ReverseTrace") -> Any:
-    """The result that a repeated run got here; `None` if it is to be found out."""
-    run = again.get()
-    return next(run.results) if run is not None and run.trace is trace else None
-
-
-def keep_result(trace: "ReverseTrace", result: Any) -> None:
-    """Keep what `known_result` is to give, should this run be repeated."""
-    kept = keeping.get()
-    if kept is not None:
-        kept.append((trace, result))
 
 
 class ReverseTracer(Tracer):
@@ -282,6 +268,53 @@ class ReverseTrace(Trace):
             else:
                 traced.append(publish(self, out))
         return tuple(traced)
+
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.reverse is None:
+            raise primitive.missing(self)
+        values: list[Any] = []
+        mine: list[bool] = []
+        parents: list[Node] = []
+        for leaf in operands:
+            own = type(leaf) is ReverseTracer and leaf._trace is self
+            mine.append(own)
+            if own:
+                parents.append(leaf.node)
+                leaf = leaf.value
+            values.append(leaf)
+        if primitive.communicates:
+            outs, vjp, awaited = self._communicated(primitive, values, mine, params)
+        else:
+            outs, vjp = primitive.reverse(self, values, mine, **params)
+            awaited = False
+        if vjp is None:
+            return tuple([publish(self, out) for out in outs])
+        record = self.awaiting if awaited else self.joint
+        return record(primitive.title(params), tuple(outs), parents, vjp)
+
+    def _communicated(
+        self, primitive: Any, values: list[Any], mine: list[bool], params: dict[str, Any]
+    ) -> tuple[Any, Any, bool]:
+        """The results and vjp rule of a primitive, and whether other processes await its entry.
+
+        They do if its rule has run a collective.  A repeated run takes all of that from the first
+        one, in the order of the applications.
+        """
+        repeated, kept = again.get(), keeping.get()
+        known = None
+        if repeated is not None and repeated.trace is self:
+            known = next(repeated.results)
+        if known is None:
+            count = collective_log.meetings()
+            outs, vjp = primitive.reverse(self, values, mine, **params)
+            if primitive.facts.collective or collective_log.meetings() > count:
+                known = outs, vjp, params
+        else:
+            outs, vjp, first = known
+            primitive.resume(params, first)
+        if kept is not None:
+            kept.append((self, known))
+        return outs, vjp, known is not None
 
     def joint(self, name: str, outs: tuple[Any, ...], parents: Sequence[Node], pull: Any) -> Any:
         """Trace outputs whose rule gives the cotangents of all parents at once.

@@ -9,7 +9,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.compiler.capture.tracers import capturing
 from fdbr.core import effects
-from fdbr.core.primitive import Primitive
+from fdbr.core.primitive import Facts, Primitive
 from fdbr.core.tracer import Tracer, replay, whole
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -22,7 +22,7 @@ def _call(xp: Any, *values: Any, function: Callable[..., object]) -> None:
         function(*values)
 
 
-_primitive = Primitive("callback", "effect", _call, None, None, None, effect=True)
+_primitive = Primitive("callback", "effect", _call, None, None, None, Facts(effect=True))
 
 
 @public("fdbr.debug")

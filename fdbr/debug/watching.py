@@ -1,4 +1,4 @@
-"""What the engine calls while some context is observed: it tells the observers of that context.
+"""The watch that tells the observers of a context what the engine does in it.
 
 `fdbr.core.observation` has the hook.  It is empty while nothing observes.  Other threads and
 tasks find no observers in their context, and run as they would.

@@ -30,7 +30,7 @@ from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
 from fdbr.pytrees.classes import fields_of
 
-__all__ = ["explaining", "name_of_public", "public"]
+__all__ = ["explaining", "name_of_public", "public", "unexplained"]
 
 _OURS = frozenset(sys.stdlib_module_names) | {
     "attr", "attrs", "cupy", "fdbr", "h5py", "hypothesis", "llvmlite", "numpy", "optree",
@@ -56,7 +56,7 @@ _KINDS: dict[type[BaseException], type[Exception]] = {
 }
 
 
-def public(room: str, *, explained: bool = True) -> Callable[[T], T]:
+def public(room: str, name: str = "", *, explained: bool = True) -> Callable[[T], T]:
     """Declare a function, or a class with its constructors, public in a module of fdbr.
 
     Errors that leave it begin with its public name.  Arguments must be what the signature says, as
@@ -67,6 +67,8 @@ def public(room: str, *, explained: bool = True) -> Callable[[T], T]:
     ----------
     room
         The module in whose ``__all__`` it stands.
+    name
+        Its name there, if that is not the one of the definition.
     explained
         Whether its errors are explained.  A function that is called for every operation, and takes
         any values, saves the call that this costs.
@@ -82,15 +84,15 @@ def public(room: str, *, explained: bool = True) -> Callable[[T], T]:
     """
 
     def declare(value: Any) -> Any:
-        name = f"{room}.{value.__name__}"
+        public_name = f"{room}.{name or value.__name__}"
         if isinstance(value, type):
-            _explain_constructors(value, name)
+            _explain_constructors(value, public_name)
             made: Any = value
         elif not explained:
             made = value
         else:
-            made = _explaining(value, name, not room.startswith(_UNCHECKED))
-        made.__public__ = name
+            made = _explaining(value, public_name, not room.startswith(_UNCHECKED))
+        made.__public__ = public_name
         return made
 
     return declare
@@ -343,10 +345,9 @@ def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
         return error
     if text.startswith("fdbr.") and _passes_through(error, given.values()):
         return error
-    if _BARE in vars(error):  # a public function within has explained it, by its own arguments
-        text = vars(error)[_BARE]
-        error = error.__cause__  # type: ignore[assignment]
-        return _with_arguments(error, text, name, given)
+    bare = unexplained(error)
+    if bare is not error:  # a public function within has explained it, by its own arguments
+        return _with_arguments(bare, vars(error)[_BARE], name, given)
     inner = _INNER.match(text)
     if inner is not None:  # a function within has said what is wrong
         return _made(error, f"{name}: {text[inner.end() :]}")
@@ -366,6 +367,12 @@ def _with_arguments(error: Exception, text: str, name: str, given: dict[str, Any
     made = _made(error, f"{name}: {text}{got}; help({name}) says what it takes")
     vars(made)[_BARE] = text
     return made
+
+
+def unexplained(error: Exception) -> Exception:
+    """Return the error that a public function explained by its arguments; others as they are."""
+    cause = error.__cause__
+    return cause if _BARE in vars(error) and isinstance(cause, Exception) else error
 
 
 def _says_all(error: Exception) -> bool:

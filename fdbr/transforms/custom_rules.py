@@ -7,12 +7,13 @@ from typing import Any, cast
 
 from fdbr import tree
 from fdbr.core.observation import hook
+from fdbr.core.tracer import innermost
 from fdbr.errors.checks import describe, integers, named_as
 from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind, is_added
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.cotangent_avals import CotangentAval, check_cotangent
-from fdbr.transforms.custom_call import Call, apply, innermost, zero_like
+from fdbr.transforms.custom_call import Call, apply, zero_like
 
 __all__ = ["custom_jvp", "custom_vjp"]
 

@@ -16,8 +16,9 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.core import tracer
 from fdbr.core.array_modules import lock
+from fdbr.core.higher_order import HigherOrder
 from fdbr.core.tape import ReverseTracer
-from fdbr.core.tracer import Tracer
+from fdbr.core.tracer import Trace, Tracer
 from fdbr.errors.checks import describe, named_as
 from fdbr.errors.layer_path import layer_path
 from fdbr.errors.public import public
@@ -118,7 +119,10 @@ class _Found:
         if self.watched is not None:
             cell = self.cells[key] = _Cotangent()
             leaves, structure = tree.flatten(value)
-            seen = [_seen(leaf, self.watched, cell, i) for i, leaf in enumerate(leaves)]
+            seen = [
+                _MARK.apply(leaf, level=self.watched, cell=cell, number=i)
+                for i, leaf in enumerate(leaves)
+            ]
             value = tree.unflatten(structure, seen)
         self.values[key] = tree.map(functools.partial(_lowered, self.level, name), value)
         return value
@@ -288,7 +292,7 @@ def through(
     """Return the result of a transformation of ``f``, and add its marks to the enclosing run.
 
     ``apply(g)`` transforms and calls a function that returns ``(result, gathered)``, and returns
-    a pair.  It may run ``g`` again later, for a backward pass.  If ``parts`` names the
+    such a pair.  It may run ``g`` again later, for a backward pass.  If ``parts`` names the
     transformation, each run of ``g`` computes other examples.
     """
     outer = _found.get()
@@ -403,22 +407,36 @@ def _published(leaf: Any) -> Any:
     return leaf if isinstance(leaf, Tracer) else lock(leaf)
 
 
-def _seen(leaf: Any, level: int, cell: _Cotangent, number: int) -> Any:
-    """Return a leaf whose cotangent is recorded in the cell if a trace within differentiates it."""
-    if not isinstance(leaf, Tracer) or leaf._trace.level <= level:
-        return leaf
-    if isinstance(leaf, ReverseTracer):
+class _Mark(HigherOrder):
+    """The identity, which records the cotangent of a leaf in a cell.
 
-        def pull(cotangents: list[Any]) -> list[Any]:
-            if cotangents[0] is not None:
-                cell.add(number, cotangents[0])
-            return [cotangents[0]]
+    Only traces within the run that asks for cotangents apply it, and of those that record a tape
+    the innermost one.
+    """
 
-        return leaf._trace.joint("mark", (leaf.value,), [leaf.node], pull)[0]
-    below = _seen(leaf.value, level, cell, number)
-    if below is leaf.value:
-        return leaf
-    if isinstance(leaf, ForwardTracer):
-        return ForwardTracer(leaf._trace, below, leaf.tangent)
-    kind: Any = type(leaf)
-    return kind(leaf._trace, below)
+    __slots__ = ()
+
+    def apply(self, leaf: Any, *, level: int, cell: _Cotangent, number: int) -> Any:
+        if not isinstance(leaf, Tracer) or leaf._trace.level <= level:
+            return leaf
+        (out,) = super().apply(leaf, level=level, cell=cell, number=number)
+        return out
+
+
+def _reverse(trace: Trace, values: Any, tracked: Any, level: int, cell: Any, number: int) -> Any:
+    def vjp(cotangents: list[Any]) -> list[Any]:
+        if cotangents[0] is not None:
+            cell.add(number, cotangents[0])
+        return cotangents
+
+    return values, vjp
+
+
+_MARK = _Mark(
+    "mark",
+    lambda xp, leaf, **_: (leaf,),
+    reverse=_reverse,
+    forward=lambda trace, values, tangents, **params: ([_MARK.apply(*values, **params)], tangents),
+    batch=lambda trace, values, batched, **params: ([_MARK.apply(*values, **params)], batched),
+    capture=lambda trace, operands, **_: operands,
+)

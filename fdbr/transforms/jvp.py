@@ -55,6 +55,14 @@ class ForwardTrace(Trace):
             return tuple(map(self.output, out, tangent or [None] * len(out)))
         return self.output(out, tangent)
 
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.forward is None:
+            raise primitive.missing(self)
+        values, mine = self.unwrap(operands)
+        tangents = [leaf.tangent if own else None for leaf, own in zip(operands, mine, strict=True)]
+        outs, of_outs = primitive.forward(self, values, tangents, **params)
+        return tuple(map(self.output, outs, of_outs))
+
     def output(self, value: Any, tangent: Any) -> Any:
         """Return a value with its tangent; a value without one needs no tracing."""
         return publish(self, value) if tangent is None else ForwardTracer(self, value, tangent)

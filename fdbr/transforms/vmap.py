@@ -9,7 +9,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.core.array_modules import is_array, lock, on_device, protect, several, to_numpy
 from fdbr.core.effects import refusing_effects
-from fdbr.core.ownership import release
+from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
 from fdbr.errors.checks import describe, index, integer, name_of, named_as
@@ -144,6 +144,18 @@ class BatchTrace(Trace):
         if type(out) is tuple:
             return tuple(BatchTracer(self, part) for part in out)
         return BatchTracer(self, out)
+
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.batch is None:
+            raise primitive.missing(self)
+        outs, batched = primitive.batch(self, *self.unwrap(operands), **params)
+        return tuple(
+            BatchTracer(self, out) if one else publish(self, out)
+            for out, one in zip(outs, batched, strict=True)
+        )
+
+    def unwrap(self, operands: Sequence[Any]) -> tuple[list[Any], list[bool]]:
+        return super().unwrap([self.own(leaf) for leaf in operands])
 
     def lower(self, tracer: Tracer) -> Any:
         below = stop_gradient(tracer.value)

@@ -12,9 +12,8 @@ as zero.
 import typing
 
 from fdbr.errors.public import public
-from fdbr.pytrees import classes
 from fdbr.pytrees import structure as structures
-from fdbr.pytrees.classes import FrozenError
+from fdbr.pytrees.classes import FrozenError, buffer, frozen, static
 from fdbr.pytrees.structure import (
     Structure,
     broadcast_prefix,
@@ -82,9 +81,7 @@ size = public("fdbr.tree")(structures.size)
 structure = public("fdbr.tree")(structures.structure)
 trainable = public("fdbr.tree")(structures.trainable)
 unflatten = public("fdbr.tree")(structures.unflatten)
-if typing.TYPE_CHECKING:  # type checkers know what these do to a class by their definitions
-    from fdbr.pytrees.classes import buffer, frozen, static
-else:
-    buffer = public("fdbr")(classes.buffer)
-    frozen = public("fdbr")(classes.frozen)
-    static = public("fdbr")(classes.static)
+if not typing.TYPE_CHECKING:  # type checkers know what these do to a class by their definitions
+    buffer = public("fdbr")(buffer)
+    frozen = public("fdbr")(frozen)
+    static = public("fdbr")(static)

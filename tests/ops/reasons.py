@@ -132,13 +132,17 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
         EXACT,
         lambda x: dispatch(registry["noise"], (_key(x),), {"shape": (3,), "law": "normal"}),
     ),
-    "stretch": (
+    "clipped_ratio": (
         CORRECTION,
-        lambda x: dispatch(registry["stretch"], (x * x, x * x + 1), {"eps": 1e-5, "limit": 3.0}),
+        lambda x: dispatch(
+            registry["clipped_ratio"], (x * x, x * x + 1), {"eps": 1e-5, "limit": 3.0}
+        ),
     ),
-    "shift": (
+    "clipped_shift": (
         CORRECTION,
-        lambda x: dispatch(registry["shift"], (x, x + 1, x * x), {"eps": 1e-5, "limit": 5.0}),
+        lambda x: dispatch(
+            registry["clipped_shift"], (x, x + 1, x * x), {"eps": 1e-5, "limit": 5.0}
+        ),
     ),
     "kept": (
         EXACT,

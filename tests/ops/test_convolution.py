@@ -222,7 +222,7 @@ X, W = np.zeros((2, 4, 8)), np.zeros((6, 4, 3))
         ),
         (
             lambda: ops.conv_transpose(X, W[:4], stride=2, padding="same", output_padding=1),
-            "with padding='same' the lengths are settled; output_padding must be 0, not 1",
+            "padding='same' determines the lengths; output_padding must be 0, not 1",
         ),
         (lambda: ops.conv_transpose(X, W[:4], np.ones(5)), r"bias .* must have shape \(4,\)"),
     ],

@@ -20,7 +20,7 @@ WRONG = {
     "a reduction that there is not": (
         lambda: ops.huber_loss(X, X, reduction="avg"),
         ValueError,
-        "huber_loss: reduction 'avg' is none of 'mean', 'sum', 'none', 'sum_along_second_axis'",
+        "huber_loss: reduction 'avg' is not one of 'mean', 'sum', 'none', 'sum_along_second_axis'",
     ),
     "weight": (lambda: ops.mse_loss(X[0], X[1], weight=T), ValueError, "mse_loss: weight float64"),
     "integers": (lambda: ops.l1_loss(T, T), TypeError, "l1_loss: x must be real floating"),

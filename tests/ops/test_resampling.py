@@ -144,7 +144,7 @@ def test_shuffles_undo_each_other():
         (lambda x: ops.max_unpool(x, np.zeros((2, 4)), 2), "max_unpool: indices float64.* must be"),
         (
             lambda x: ops.max_unpool(x, np.zeros(x.shape, int), 2, output_size=(20, 8)),
-            r"output_size \(20, 8\) does not go with x",
+            r"output_size \(20, 8\) does not fit x",
         ),
         (lambda x: ops.unpooling(x, 1, padding=5), "leaves nothing of the windows"),
         (lambda x: ops.interpolate(x), "give one of size and scale_factor"),

@@ -4,7 +4,7 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -295,6 +295,11 @@ class CaptureTrace(Trace):
             for part, variable in zip(out, outs, strict=True)
         ]
         return tuple(traced)
+
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.capture is None:
+            return self.process(primitive, tuple(operands), params)
+        return primitive.capture(self, operands, **params)
 
     def noted(
         self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any], out: Any

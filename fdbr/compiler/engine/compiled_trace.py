@@ -9,7 +9,7 @@ from fdbr.compiler.engine.tiers import Code
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.loops import loops
-from fdbr.compiler.ir.program import Program, is_meeting
+from fdbr.compiler.ir.program import Program, is_collective
 
 __all__ = ["CompiledTrace"]
 
@@ -80,7 +80,7 @@ class CompiledTrace:
         self.captures = captures
         self.shared = captured.constants.shared()
         self.unrolled = captured.unrolled
-        self.meets = any(map(is_meeting, self.raw.steps))
+        self.meets = any(map(is_collective, self.raw.steps))
         self.repeats = captured.repeats
         self.form = form
         self.why = why

@@ -24,7 +24,7 @@ from fdbr.compiler.engine.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.donation import Donation
 from fdbr.compiler.engine.outputs import published
-from fdbr.compiler.engine.pullback import Differentiated, Form
+from fdbr.compiler.engine.pullback import DeclinedError, Differentiated, Form
 from fdbr.compiler.engine.report import Report, report_of
 from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
 from fdbr.compiler.engine.tiers import Code
@@ -166,10 +166,11 @@ class Jitted(Generic[P, R]):
         call = self._flattened(args, kwargs, start)
         if call.traced:
             inside = Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
-            result = inside.result()
-            if result is NotImplemented:  # the outer transformation must trace the function itself
-                return self._run_timed(inside.entry, args, kwargs)
-            return result
+            try:
+                return inside.result()
+            except DeclinedError:  # the outer transformation must trace the function itself
+                pass
+            return self._run_timed(inside.entry, args, kwargs)
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
         if entry.heavy is None:
             entry.heavy = self._donation.is_large(args)

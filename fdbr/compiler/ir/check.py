@@ -12,7 +12,7 @@ from fdbr.compiler.ir.program import (
     Step,
     Variable,
     has_effect,
-    is_meeting,
+    is_collective,
     kind_of,
 )
 
@@ -134,8 +134,10 @@ def _kind(output: Any) -> Any:
 
 def _effects(steps: Sequence[Step]) -> list[Any]:
     effects: list[Any] = [step for step in steps if has_effect(step)]
-    alone = [step.params.get("function") for step in effects if not is_meeting(step)]
-    together = [(step.primitive, step.params.get("call")) for step in effects if is_meeting(step)]
+    alone = [step.params.get("function") for step in effects if not is_collective(step)]
+    together = [
+        (step.primitive, step.params.get("call")) for step in effects if is_collective(step)
+    ]
     return [alone, together]
 
 

@@ -1,6 +1,6 @@
 """Primitives that programs, passes and back ends refer to directly.
 
-Properties of whole classes of operations follow from their declarations: see `Primitive`.
+Properties of whole classes of operations follow from their declarations: see `Facts`.
 """
 
 from fdbr import ops  # noqa: F401, which declares them

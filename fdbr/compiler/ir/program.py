@@ -28,7 +28,7 @@ __all__ = [
     "Step",
     "Variable",
     "has_effect",
-    "is_meeting",
+    "is_collective",
     "is_variable",
     "kind_of",
     "unfused",
@@ -319,12 +319,12 @@ def unfused(steps: Iterable[Step]) -> list[Guard | Instruction]:
 
 def has_effect(step: Step) -> bool:
     """Return whether a step has a side effect."""
-    return type(step) is Instruction and step.primitive.effect
+    return type(step) is Instruction and step.primitive.facts.effect
 
 
-def is_meeting(step: Step) -> bool:
+def is_collective(step: Step) -> bool:
     """Return whether a step is a collective, which all processes run together."""
-    return type(step) is Instruction and step.primitive.meeting
+    return type(step) is Instruction and step.primitive.facts.collective
 
 
 @attrs.frozen(eq=False)

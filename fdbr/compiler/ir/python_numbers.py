@@ -24,7 +24,7 @@ _COMPARISONS = frozenset(
 
 def exact(primitive: Primitive, kinds: Any) -> Callable[..., Any] | None:
     """Return Python's exact function for a primitive on some types; `None` if NumPy computes it."""
-    function = primitive.exact
+    function = primitive.facts.exact
     if function is None:
         return None
     return function if (_REAL if function in _COMPARISONS else _WHOLE).issuperset(kinds) else None

@@ -11,7 +11,7 @@ def fold_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
 
     Reductions of no elements, or to another dtype, do not count either.
     """
-    name = step.primitive.fold
+    name = step.primitive.facts.fold
     if not name or not step.operands or type(step.operands[0]) is not Variable:
         return None
     kind = step.operands[0].kind

@@ -60,8 +60,8 @@ def _is_certain(step: Step, backend: Backend) -> bool:
         return not uncertain_steps(loop.body.steps, backend)
     parts = (step,) if isinstance(step, Instruction) else step.steps  # type: ignore[union-attr]
     return all(
-        part.primitive.total
-        or bool(part.primitive.fold)
+        part.primitive.facts.total
+        or bool(part.primitive.facts.fold)
         or part.primitive.kind in ("linear", "multilinear")
         or backend.is_total(part)
         for part in parts
@@ -70,7 +70,11 @@ def _is_certain(step: Step, backend: Backend) -> bool:
 
 def _named_places(step: Step) -> Any:
     """Return a step's integer indices and the avals that they index; `None` for other steps."""
-    if type(step) is not Instruction or step.primitive.total or step.primitive.elementwise:
+    if (
+        type(step) is not Instruction
+        or step.primitive.facts.total
+        or step.primitive.facts.elementwise
+    ):
         return None
     if step.primitive.kind not in ("linear", "multilinear"):
         return None

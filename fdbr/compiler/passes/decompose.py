@@ -28,9 +28,13 @@ __all__ = ["decompose", "expand"]
 
 def expand(program: Program) -> Program:
     """Expand shorthand primitives into the steps that they abbreviate."""
-    if not any(type(step) is Instruction and step.primitive.shorthand for step in program.steps):
+    if not any(
+        type(step) is Instruction and step.primitive.facts.shorthand for step in program.steps
+    ):
         return program
-    return _taken_apart(program, lambda step: step.primitive.shorthand, lambda step, parts: True)
+    return _taken_apart(
+        program, lambda step: step.primitive.facts.shorthand, lambda step, parts: True
+    )
 
 
 def decompose(program: Program) -> Program:
@@ -41,7 +45,7 @@ def decompose(program: Program) -> Program:
         large = _is_large(step, backend) or step.primitive is op.SCALED_AND_MOVED
         return large or _is_small(parts, backend)
 
-    return _taken_apart(program, lambda step: step.primitive.compound, pays)
+    return _taken_apart(program, lambda step: step.primitive.facts.compound, pays)
 
 
 def _taken_apart(

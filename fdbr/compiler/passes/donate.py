@@ -150,6 +150,6 @@ def _sharing(program: Program, backend: Backend) -> Sharing:
     sharing: dict[Any, Set[Variable]] = {v: {v} for v in program.donated if backend.is_large(v)}
     for step in program.steps if sharing else ():
         below = [sharing[v] for v in step.reads if v in sharing]
-        if below and isinstance(step, Instruction) and not step.primitive.fresh:
+        if below and isinstance(step, Instruction) and not step.primitive.facts.fresh:
             sharing.update(dict.fromkeys(step.outs, frozenset().union(*below)))
     return sharing

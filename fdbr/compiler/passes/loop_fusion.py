@@ -104,7 +104,7 @@ class _Group:
             if axes == tuple(range(len(axes))) and axes:
                 return self._only(len(axes), self.final)
             return None
-        if not step.primitive.elementwise and step.primitive not in VIEWS:
+        if not step.primitive.facts.elementwise and step.primitive not in VIEWS:
             return self._fits_by_row(step)
         if any(v in self.rows for v in step.reads) and shape != self.domain:
             return self._fits_row(step, shape)
@@ -170,7 +170,7 @@ _AnyGroup = _Group | NestedGroup
 
 def _is_plain(step: Instruction) -> bool:
     """Return whether a step maps elements at the same index, whatever the layout."""
-    return step.primitive.elementwise or step.primitive in VIEWS
+    return step.primitive.facts.elementwise or step.primitive in VIEWS
 
 
 def _is_squeezed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -191,16 +191,16 @@ def is_candidate(step: Step, backend: Backend) -> bool:
         return False
     if step.primitive in VIEWS:
         return bool(kind_of(step.operands[0]).dtype == out.dtype)
-    if step.primitive.fold:
+    if step.primitive.facts.fold:
         return fold_of(step) is not None and backend.can_fold(out)
-    if step.primitive.elementwise:
+    if step.primitive.facts.elementwise:
         return _is_worth_joining(step, backend)
     return len(out.shape) > 1 and out.shape[-1] > 1 and backend.is_by_row(step)
 
 
 def _is_worth_joining(step: Instruction, backend: Backend) -> bool:
     """Return whether a kernel is not slower than the array module for an elementwise step."""
-    least = step.primitive.cost
+    least = step.primitive.facts.cost
     return backend.is_elementwise(step) and (not least or backend.cost(step) <= least)
 
 

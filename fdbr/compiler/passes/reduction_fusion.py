@@ -107,7 +107,7 @@ class NestedGroup:
                 return self.rows
             size = math.prod(n for n, has in zip(self.domain, left, strict=True) if has)
             return self.final if size <= _MOST else None
-        if not step.primitive.elementwise and step.primitive not in _VIEWS:
+        if not step.primitive.facts.elementwise and step.primitive not in _VIEWS:
             return None
         if out.shape == self.domain:
             x = step.operands[0]

@@ -99,7 +99,7 @@ def _chain(
 def _is_plain(kernel: Fused) -> bool:
     """Return whether a kernel is elementwise, and so independent of its rows."""
     return all(
-        step.primitive.elementwise and step.outs[0].kind.shape == kernel.domain
+        step.primitive.facts.elementwise and step.outs[0].kind.shape == kernel.domain
         for step in kernel.steps
     )
 

@@ -1,7 +1,7 @@
 """Guard scheduling: guards run early, so that a failing one has cost little."""
 
 from fdbr.compiler.ir.loops import is_guarded
-from fdbr.compiler.ir.program import Program, Step, Variable, has_effect, is_meeting
+from fdbr.compiler.ir.program import Program, Step, Variable, has_effect, is_collective
 
 __all__ = ["schedule_guards"]
 
@@ -39,7 +39,7 @@ def schedule_guards(program: Program) -> Program:
     late = len(program.steps)
     read = {variable for step in program.steps for variable in step.reads}
     for step in effects:
-        if read.isdisjoint(step.outs) and not is_meeting(step):
+        if read.isdisjoint(step.outs) and not is_collective(step):
             urgency[step] = late + 1
     order = sorted(program.steps, key=lambda step: urgency.get(step, late))  # stable
     if all(a is b for a, b in zip(order, program.steps, strict=True)):
@@ -58,7 +58,7 @@ def _first_guards(program: Program, number: int) -> dict[Step, int]:
             mine = number
         else:
             mine = min([wanted.get(out, late) for out in step.outs], default=-1)
-            if is_meeting(step):
+            if is_collective(step):
                 mine = meeting = min(mine, meeting)
             if mine == late:
                 continue

@@ -76,7 +76,7 @@ def _roll(graph: Graph, step: Instruction) -> str:
     return name
 
 
-@writes("sums_around")
+@writes("window_sums")
 def _sums_around(graph: Graph, step: Instruction) -> str:
     name, kind = graph.name(step.operands[0]), kind_of(step.operands[0])
     axis, low, high = (int(step.params[key]) for key in ("axis", "low", "high"))
@@ -222,12 +222,12 @@ def _pick(graph: Graph, step: Instruction) -> str:
     return str(graph.emit("GatherElements", names, axis=int(step.params["axis"])))
 
 
-@writes("top_places", "argsort")
+@writes("top_indices", "argsort")
 def _top_indices(graph: Graph, step: Instruction) -> str:
     axis = int(step.params["axis"])
     count = step.outs[0].kind.shape[axis]
     names = [graph.name(step.operands[0]), graph.integers([count])]
-    largest = int(step.primitive.name == "top_places")
+    largest = int(step.primitive.name == "top_indices")
     found: str = graph.emit("TopK", names, 2, axis=axis, largest=largest, sorted=1)[1]
     return graph.cast(found, step.outs[0].kind.dtype)
 
@@ -315,7 +315,7 @@ def _one_at_each_position(graph: Graph, step: Instruction) -> str:
     return graph.constant(np.eye(count).reshape(count, 1, *kernel), step.outs[0].kind.dtype)
 
 
-@writes("columns_of_windows")
+@writes("unfold_windows")
 def _columns_of_windows(graph: Graph, step: Instruction) -> str:
     """Write the columns of windows as a convolution with one-hot kernels."""
     geometry, kind = step.params["geometry"], kind_of(step.operands[0])
@@ -327,7 +327,7 @@ def _columns_of_windows(graph: Graph, step: Instruction) -> str:
     return _reshaped(graph, name, step.outs[0].kind.shape)
 
 
-@writes("windows_of_columns")
+@writes("fold_windows")
 def _windows_of_columns(graph: Graph, step: Instruction) -> str:
     geometry, kind = step.params["geometry"], kind_of(step.operands[0])
     rank, whole = len(geometry.kernel), geometry.padded(tuple(step.params["size"]))

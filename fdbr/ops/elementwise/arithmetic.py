@@ -215,7 +215,7 @@ def _power_by_root(x: Any, exponent: float) -> Any:
     return np.reciprocal(out, out=out) if exponent < 0 else out
 
 
-@public("fdbr.ops")
+@public("fdbr.ops", "pow")
 def power(x: Array, y: Array, /) -> Any:
     """The power ``x ** y``, element by element.
 

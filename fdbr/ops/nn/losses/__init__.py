@@ -1,1 +1,1 @@
-"""Losses and measures of how good predictions are, one family a file."""
+"""Losses and metrics."""

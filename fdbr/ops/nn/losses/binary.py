@@ -1,4 +1,4 @@
-"""Losses of predictions that are true or false, each element by itself."""
+"""Losses of binary predictions, element by element."""
 
 from typing import Any
 
@@ -13,16 +13,16 @@ from fdbr.ops.elementwise.exponential import log, log1p
 from fdbr.ops.elementwise.logistic import sigmoid
 from fdbr.ops.nn.activations.nonlinearities import log_sigmoid, softplus
 from fdbr.ops.nn.losses.checks import (
-    alike,
-    anywhere,
+    any_known,
     check_reduction,
     check_signs,
     counted_mean,
     extremes,
     floats_of,
-    reduced,
+    reduce_losses,
+    safe_ratio,
+    same_shape,
     setting_of,
-    share,
 )
 from fdbr.ops.nn.losses.labels import checked_labels
 from fdbr.ops.reductions.reduce import mean, sum
@@ -38,11 +38,11 @@ __all__ = [
     "soft_margin_loss",
 ]
 
-_LEAST = -100.0  # of the logarithm of a probability, as in PyTorch
+_LEAST = -100.0  # the least log probability, as in PyTorch
 
 
 def _weight_of(name: str, argument: str, weight: Any, x: Any) -> Any:
-    """Weights that broadcast to the shape of ``x``."""
+    """Check that weights broadcast to the shape of ``x``."""
     weight = setting_of(name, argument, weight, x)
     try:
         return broadcast_to(weight, x.shape)
@@ -61,15 +61,15 @@ def binary_cross_entropy(
 ) -> Any:
     """``-(y * log(x) + (1 - y) * log(1 - x))``, the cross entropy of probabilities.
 
-    Logarithms are -100 at the least, as in PyTorch, and constant from there on.  Of logits
-    `binary_cross_entropy_with_logits` computes more exactly.
+    Logarithms are clipped to at least -100, as in PyTorch.  For logits,
+    `binary_cross_entropy_with_logits` is more accurate.
 
     Parameters
     ----------
     x
         Probabilities in [0, 1], floating.
     y
-        The true ones, or truth values, in the same shape.
+        The true probabilities, or booleans, in the same shape.
     weight
         A weight for each element, which broadcasts to their shape.
     reduction
@@ -89,11 +89,11 @@ def binary_cross_entropy(
     """
     name = "binary_cross_entropy"
     check_reduction(name, reduction)
-    x, y = alike(name, x=x, y=y)
-    if anywhere((x < 0) | (x > 1)):
+    x, y = same_shape(name, x=x, y=y)
+    if any_known((x < 0) | (x > 1)):
         raise ValueError(
             f"fdbr.ops.{name}: x must hold probabilities in [0, 1], got {describe(x)}"
-            f"{extremes(x)}; of logits it is binary_cross_entropy_with_logits"
+            f"{extremes(x)}; for logits use binary_cross_entropy_with_logits"
         )
     some, not_all = x > 0, x < 1
     of_true = where(some, maximum(log(where(some, x, 1)), _LEAST), _LEAST)
@@ -101,7 +101,7 @@ def binary_cross_entropy(
     losses = -(y * of_true + (1 - y) * of_false)
     if weight is not None:
         losses = losses * _weight_of(name, "weight", weight, losses)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 @public("fdbr.ops")
@@ -127,7 +127,8 @@ def binary_cross_entropy_with_logits(
     weight
         A weight for each element, which broadcasts to their shape.
     pos_weight
-        A weight for what is true, which broadcasts to their shape: for example one a class.
+        A weight for positive examples, which broadcasts to their shape: for example one for each
+        class.
     reduction
         ``"mean"`` over all elements, ``"sum"`` or ``"none"``.
 
@@ -145,7 +146,7 @@ def binary_cross_entropy_with_logits(
     """
     name = "binary_cross_entropy_with_logits"
     check_reduction(name, reduction)
-    x, y = alike(name, x=x, y=y)
+    x, y = same_shape(name, x=x, y=y)
     if pos_weight is None:
         losses = softplus(x) - x * y
     else:
@@ -153,7 +154,7 @@ def binary_cross_entropy_with_logits(
         losses = (1 - y) * x + (1 + more * y) * softplus(-x)
     if weight is not None:
         losses = losses * _weight_of(name, "weight", weight, losses)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 @public("fdbr.ops")
@@ -168,7 +169,7 @@ def sigmoid_cross_entropy(
     normalize: bool = True,
     reduction: str = "mean",
 ) -> Any:
-    """The cross entropy of `sigmoid` and labels 0 and 1, some of which may not count.
+    """The cross entropy of `sigmoid` and labels 0 and 1, some of which may be ignored.
 
     Parameters
     ----------
@@ -177,10 +178,10 @@ def sigmoid_cross_entropy(
     labels
         Integers 0 or 1, or ``ignore_label``, in the shape of ``x``.
     ignore_label
-        The label of elements that do not count; `None` if all do.
+        The label of elements to ignore; `None` if all count.
     normalize
-        Whether the mean is by the number of elements that count, or else by the length of the
-        first axis, as in Chainer.
+        Whether the mean divides by the number of elements that count; otherwise by the length of
+        the first axis, as in Chainer.
     reduction
         ``"mean"`` (0 if no element counts), ``"sum"`` or ``"none"``.
 
@@ -214,9 +215,9 @@ def sigmoid_cross_entropy(
         counted = beside(counted, x)
         losses = where(counted, losses, 0)
     if reduction != "mean":
-        return reduced(losses, reduction)
+        return reduce_losses(losses, reduction)
     if not normalize:
-        return share(sum(losses), x.shape[0] if x.ndim else 1)
+        return safe_ratio(sum(losses), x.shape[0] if x.ndim else 1)
     return mean(losses) if counted is None else counted_mean(losses, counted)
 
 
@@ -225,10 +226,10 @@ def sigmoid_cross_entropy(
 def sigmoid_focal_loss(
     x: Array, y: Array, /, *, alpha: float = 0.25, gamma: float = 2.0, reduction: str = "none"
 ) -> Any:
-    """The cross entropy of `sigmoid`, of which what is predicted well has little.
+    """The focal loss: the cross entropy of `sigmoid`, with less weight for well predicted examples.
 
-    ``alpha_t * (1 - p_t)**gamma * cross_entropy``, where ``p_t`` is the probability given to
-    what is true, and ``alpha_t`` is ``alpha`` for 1 and ``1 - alpha`` for 0: Lin et al., *Focal
+    ``alpha_t * (1 - p_t)**gamma * cross_entropy``, where ``p_t`` is the predicted probability of
+    the true label, and ``alpha_t`` is ``alpha`` for 1 and ``1 - alpha`` for 0: Lin et al., *Focal
     loss for dense object detection*, ICCV 2017.  The defaults are torchvision's.
 
     Parameters
@@ -238,9 +239,9 @@ def sigmoid_focal_loss(
     y
         Truth values, 0 or 1, in the same shape.
     alpha
-        The weight of 1, in [0, 1]; with a negative number there are no such weights.
+        The weight of label 1, in [0, 1]; a negative number means no such weights.
     gamma
-        At least 0, with which it is the cross entropy.
+        A number of at least 0; with 0 it is the cross entropy.
     reduction
         ``"none"``, ``"mean"`` or ``"sum"``.
 
@@ -263,13 +264,13 @@ def sigmoid_focal_loss(
             f"fdbr.ops.{name}: alpha must be at most 1 and gamma at least 0, got {alpha} and "
             f"{gamma}"
         )
-    x, y = alike(name, x=x, y=y)
+    x, y = same_shape(name, x=x, y=y)
     losses = softplus(x) - x * y
     if gamma:
         losses = losses * (sigmoid(x) * (1 - y) + sigmoid(-x) * y) ** float(gamma)
     if alpha >= 0:
         losses = losses * (alpha * y + (1 - alpha) * (1 - y))
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 # --- several labels -----------------------------------------------------------------
@@ -303,9 +304,9 @@ def soft_margin_loss(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
     array([6.93147181e-01, 1.00000000e+03])
     """
     check_reduction("soft_margin_loss", reduction)
-    x, y = alike("soft_margin_loss", x=x, y=y)
+    x, y = same_shape("soft_margin_loss", x=x, y=y)
     check_signs("soft_margin_loss", y)
-    return reduced(softplus(-y * x), reduction)
+    return reduce_losses(softplus(-y * x), reduction)
 
 
 @public("fdbr.ops")
@@ -313,7 +314,7 @@ def soft_margin_loss(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
 def multilabel_soft_margin_loss(
     x: Array, y: Array, /, *, weight: Array | None = None, reduction: str = "mean"
 ) -> Any:
-    """The mean over classes of the cross entropy of `sigmoid`, for several labels an example.
+    """The mean over classes of the cross entropy of `sigmoid`, for several labels per example.
 
     Parameters
     ----------
@@ -322,9 +323,9 @@ def multilabel_soft_margin_loss(
     y
         Truth values, 0 or 1, in the same shape.
     weight
-        A weight for each class, or whatever broadcasts to the shape of ``x``.
+        A weight for each class, or an array that broadcasts to the shape of ``x``.
     reduction
-        ``"mean"`` or ``"sum"`` over examples, or ``"none"`` for a loss an example.
+        ``"mean"`` or ``"sum"`` over examples, or ``"none"`` for a loss for each example.
 
     Raises
     ------
@@ -340,10 +341,10 @@ def multilabel_soft_margin_loss(
     """
     name = "multilabel_soft_margin_loss"
     check_reduction(name, reduction)
-    x, y = alike(name, x=x, y=y)
+    x, y = same_shape(name, x=x, y=y)
     if not x.ndim:
         raise ValueError(f"fdbr.ops.{name}: x {describe(x)} has no axis of classes")
     losses = -(y * log_sigmoid(x) + (1 - y) * log_sigmoid(-x))
     if weight is not None:
         losses = losses * _weight_of(name, "weight", weight, losses)
-    return reduced(mean(losses, axis=-1), reduction)
+    return reduce_losses(mean(losses, axis=-1), reduction)

@@ -1,4 +1,4 @@
-"""Checks of operands that losses share, and the sums and means that they end in."""
+"""Checks of operands, and sums and means, that losses share."""
 
 from typing import Any
 
@@ -16,44 +16,44 @@ from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
-    "alike",
-    "anywhere",
+    "same_shape",
+    "any_known",
     "check_reduction",
     "check_signs",
     "counted_mean",
     "extremes",
     "floats_of",
     "in_dtype_of",
-    "one_of",
-    "reduced",
+    "check_choice",
+    "reduce_losses",
     "setting_of",
-    "share",
+    "safe_ratio",
     "values_of",
     "weighted_mean",
 ]
 
 
-def one_of(name: str, argument: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Refuse a setting that is none of some texts."""
+def check_choice(name: str, argument: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise for an argument that is not one of some strings."""
     if value not in choices:
         texts = ", ".join(map(repr, choices))
-        raise ValueError(f"fdbr.ops.{name}: {argument} {value!r} is none of {texts}")
+        raise ValueError(f"fdbr.ops.{name}: {argument} {value!r} is not one of {texts}")
 
 
 def check_reduction(name: str, reduction: Any, *more: str) -> None:
-    """Refuse a reduction that there is not."""
-    one_of(name, "reduction", reduction, ("mean", "sum", "none", *more))
+    """Raise for an unknown reduction."""
+    check_choice(name, "reduction", reduction, ("mean", "sum", "none", *more))
 
 
-def reduced(losses: Any, reduction: str) -> Any:
-    """Losses as they are, or their sum or mean."""
+def reduce_losses(losses: Any, reduction: str) -> Any:
+    """Return losses unchanged, or their sum or mean."""
     if reduction == "none":
         return losses
     return mean(losses) if reduction == "mean" else sum(losses)
 
 
 def floats_of(name: str, **operands: Any) -> list[Any]:
-    """Operands as arrays: the first real floating, the others real numbers in a dtype like its."""
+    """Convert operands to arrays: the first must be real floating, the others real numbers."""
     found = arrays(*operands.values())
     first = found[0]
     if dtype_kind(first.dtype) != "f":
@@ -70,14 +70,14 @@ def _number(name: str, argument: str, x: Any, first: Any) -> Any:
 
 
 def in_dtype_of(first: Any, x: Any) -> Any:
-    """Integers and truth values in the dtype of floating numbers, beside them; others as is."""
+    """Convert integers and booleans to the dtype of a floating array; return others unchanged."""
     if dtype_kind(x.dtype) in "iub":
         return astype(beside(x, first), first.dtype)
     return x
 
 
 def setting_of(name: str, argument: str, value: Any, x: Any) -> Any:
-    """An array that is a setting, as weights are, in the dtype of floating numbers beside it."""
+    """Convert an array argument such as weights to the dtype of a floating array."""
     value = asarray(value) if hasattr(value, "dtype") else array_module(x).asarray(value)
     if dtype_kind(value.dtype) not in "fiub":
         raise TypeError(
@@ -86,8 +86,8 @@ def setting_of(name: str, argument: str, value: Any, x: Any) -> Any:
     return value if value.dtype == x.dtype else astype(value, x.dtype)
 
 
-def alike(name: str, **operands: Any) -> list[Any]:
-    """Operands of one shape as arrays of real numbers, the first of them floating."""
+def same_shape(name: str, **operands: Any) -> list[Any]:
+    """Convert operands of one shape to arrays of real numbers, the first of them floating."""
     found = floats_of(name, **operands)
     names = list(operands)
     for other, x in zip(names[1:], found[1:], strict=True):
@@ -100,40 +100,40 @@ def alike(name: str, **operands: Any) -> list[Any]:
 
 
 def values_of(x: Any) -> Any:
-    """The numbers of an array of NumPy's below whatever traces it, to be looked at; or `None`."""
+    """Return the NumPy array below all traces, to check its values; `None` if there is none."""
     while isinstance(x, Tracer):
         x = x.value
     return x if isinstance(x, np.ndarray | np.generic) else None
 
 
-def anywhere(condition: Any) -> bool:
-    """Whether a condition of NumPy's arrays holds of any element; nobody waits for a GPU.
+def any_known(condition: Any) -> bool:
+    """Whether a condition holds for any element of a NumPy array, without waiting for a GPU.
 
-    It is an answer that Python gets from what is traced: a jitted function asks at each call.
+    For a traced value the outcome is a guard, which a jitted function checks at each call.
     """
     return values_of(condition) is not None and bool(any(condition))
 
 
 def extremes(x: Any) -> str:
-    """Between what the elements of an array lie, for messages."""
+    """Describe the range of an array's elements, for messages."""
     values = values_of(x)
     return "" if values is None or not values.size else f" from {values.min()} to {values.max()}"
 
 
 def check_signs(name: str, labels: Any) -> None:
-    """Refuse labels that are neither 1 nor -1."""
-    if anywhere((labels != 1) & (labels != -1)):
+    """Raise for labels other than 1 and -1."""
+    if any_known((labels != 1) & (labels != -1)):
         raise ValueError(
             f"fdbr.ops.{name}: labels must be 1 or -1, got {describe(labels)}{extremes(labels)}"
         )
 
 
-# --- means of some of them ----------------------------------------------------------
+# --- means over some elements ---------------------------------------------------------
 
 
-def share(total: Any, count: Any) -> Any:
-    """A total by a count, which is 1 at least; of short floating numbers in single precision."""
-    wide = np.result_type(total.dtype, np.float32)  # float16 ends at 65,504
+def safe_ratio(total: Any, count: Any) -> Any:
+    """Divide a total by a count of at least 1; 16-bit floats are divided in float32."""
+    wide = np.result_type(total.dtype, np.float32)  # the largest float16 is 65,504
     count = maximum(count, 1)
     if total.dtype == wide:
         return total / astype(count, wide) if hasattr(count, "dtype") else total / count
@@ -141,13 +141,13 @@ def share(total: Any, count: Any) -> Any:
 
 
 def counted_mean(losses: Any, counted: Any) -> Any:
-    """The mean of the losses that count, 0 if none does; nobody waits for their number."""
+    """Compute the mean of the losses that count, 0 if none does, without waiting for a GPU."""
     wide = np.result_type(losses.dtype, np.float32)
-    return share(sum(losses), sum(asarray(counted), dtype=wide))
+    return safe_ratio(sum(losses), sum(asarray(counted), dtype=wide))
 
 
 def weighted_mean(losses: Any, weights: Any) -> Any:
-    """The sum of losses, which have their weights already, by the sum of these; 0 by 0 is 0."""
+    """Divide the sum of weighted losses by the sum of weights; 0 / 0 is 0."""
     total, whole = sum(losses), sum(weights)
     nothing = whole == 0
     return where(nothing, 0, total) / where(nothing, 1, whole)

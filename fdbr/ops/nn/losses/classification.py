@@ -1,4 +1,4 @@
-"""Losses of predictions of one class out of several."""
+"""Losses of multi-class classification."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.nn.activations.exponentials import log_softmax, relu
 from fdbr.ops.nn.attention.embedding import embed
 from fdbr.ops.nn.losses.checks import (
+    check_choice,
     check_reduction,
     counted_mean,
-    one_of,
-    reduced,
+    reduce_losses,
+    safe_ratio,
     setting_of,
-    share,
     weighted_mean,
 )
-from fdbr.ops.nn.losses.labels import checked_labels, chosen, counted_labels, refuse_other_labels
+from fdbr.ops.nn.losses.labels import check_labels, checked_labels, counted_labels, select_labels
 from fdbr.ops.nn.losses.softmax_losses import hard_losses, soft_losses
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import asarray
@@ -63,30 +63,30 @@ def softmax_cross_entropy(
     axis
         The axis of the classes.
     ignore_label, ignore_index
-        An integer label whose examples count neither in the sum nor in the mean; the second is
-        PyTorch's name for it.
+        An integer label whose examples count neither in the sum nor in the mean; ``ignore_index``
+        is PyTorch's name for it.
     weight
         A weight for each class, shape ``(classes,)``.
     label_smoothing
-        The share of each label, in [0, 1], that all classes have in equal parts (Szegedy et al.,
-        *Rethinking the Inception architecture*, CVPR 2016).
+        The fraction of each label, in [0, 1], that is distributed equally over all classes (Szegedy
+        et al., *Rethinking the Inception architecture*, CVPR 2016).
     reduction
         ``"mean"`` over the examples that count (0 if there is none), ``"sum"``, or
         ``"none"`` for each example's own loss.
     normalize
-        The number by which the mean is taken: by default the sum of the weights of the labels, as
-        in PyTorch; with True the number of examples that count, and with False the length of the
-        first axis of the labels, as in Chainer.
+        The divisor of the mean: by default the sum of the weights of the labels, as in PyTorch;
+        with True the number of examples that count; with False the length of the first axis of the
+        labels, as in Chainer.
 
     Returns
     -------
     array
-        A scalar, or one loss an example, in the dtype of ``logits``.
+        A scalar, or one loss for each example, in the dtype of ``logits``.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, a label is out of range, or a setting is unknown.
+        If the shapes do not fit, a label is out of range, or an argument is unknown.
     TypeError
         If the logits are not real floating, or the labels neither integers nor floating.
 
@@ -107,9 +107,11 @@ def softmax_cross_entropy(
     logits, labels = _scores(name, logits, labels, axis)
     if dtype_kind(labels.dtype) == "f":
         _refuse_ignored(name, "ignore_label", ignore_label)
-        losses = _soft(name, logits, labels, weight, label_smoothing)
-        return _weighed(losses, None, None, reduction, normalize)
-    return _hard(name, logits, labels, ignore_label, weight, label_smoothing, reduction, normalize)
+        losses = _losses_of_distributions(name, logits, labels, weight, label_smoothing)
+        return _weighted_reduction(losses, None, None, reduction, normalize)
+    return _losses_of_labels(
+        name, logits, labels, ignore_label, weight, label_smoothing, reduction, normalize
+    )
 
 
 @public("fdbr.ops")
@@ -128,7 +130,7 @@ def cross_entropy(
 ) -> Array:
     """`softmax_cross_entropy` with PyTorch's name, layout and defaults.
 
-    The classes lie along the second axis, or the only one, and the label -100 does not count.
+    The classes are on the second axis, or the only one, and the label -100 is ignored.
 
     Parameters
     ----------
@@ -144,14 +146,14 @@ def cross_entropy(
     reduction
         ``"mean"`` (by the weights of the labels; 0 if none counts), ``"sum"`` or ``"none"``.
     label_smoothing
-        The share of each label, in [0, 1], that all classes have in equal parts.
+        The fraction of each label, in [0, 1], that is distributed equally over all classes.
     axis
-        The axis of the classes, if it is another one.
+        The axis of the classes, if it is a different one.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, a label is out of range, a setting is unknown, or an
+        If the shapes do not fit, a label is out of range, an argument is unknown, or an
         ``ignore_index`` of at least 0 is given for probabilities.
     TypeError
         If the logits are not real floating, or the labels neither integers nor floating.
@@ -166,8 +168,12 @@ def cross_entropy(
     logits, labels = _scores(name, logits, labels, axis)
     if dtype_kind(labels.dtype) == "f":
         _refuse_ignored(name, "ignore_index", ignore_index if ignore_index >= 0 else None)
-        return reduced(_soft(name, logits, labels, weight, label_smoothing), reduction)
-    return _hard(name, logits, labels, ignore_index, weight, label_smoothing, reduction, None)
+        return reduce_losses(
+            _losses_of_distributions(name, logits, labels, weight, label_smoothing), reduction
+        )
+    return _losses_of_labels(
+        name, logits, labels, ignore_index, weight, label_smoothing, reduction, None
+    )
 
 
 @public("fdbr.ops")
@@ -185,7 +191,7 @@ def nll_loss(
 ) -> Array:
     """The negative logarithm of the probability of each label: ``-log_probs[label]``.
 
-    With `log_softmax` before it, it is `cross_entropy`.
+    Applied to `log_softmax`, it is `cross_entropy`.
 
     Parameters
     ----------
@@ -205,7 +211,7 @@ def nll_loss(
     Raises
     ------
     ValueError
-        If the shapes do not fit, a label is out of range, or a setting is unknown.
+        If the shapes do not fit, a label is out of range, or an argument is unknown.
     TypeError
         If ``log_probs`` is not real floating, or the labels are not integers.
 
@@ -217,13 +223,13 @@ def nll_loss(
     name = "nll_loss"
     check_reduction(name, reduction)
     log_probs, labels = _scores(name, log_probs, labels, axis, "log_probs")
-    refuse_other_labels(name, labels, log_probs, "log_probs")
+    check_labels(name, labels, log_probs, "log_probs")
     counted = counted_labels(labels, ignore_index)
     labels = checked_labels(name, labels, log_probs.shape[-1], counted, hint="")
     labels = beside(labels, log_probs)
     counted = None if counted is None else beside(counted, log_probs)
-    return _weighed(
-        -chosen(log_probs, labels),
+    return _weighted_reduction(
+        -select_labels(log_probs, labels),
         _weights_of(_class_weight(name, weight, log_probs), labels, counted),
         counted,
         reduction,
@@ -238,7 +244,7 @@ def hinge(x: Array, labels: Array, /, *, norm: str = "L1", reduction: str = "mea
     """The hinge loss of each class against all others.
 
     ``max(0, 1 - s * x)**p``, where ``s`` is 1 for the label's class and -1 for the others, and
-    ``p`` is 1 or 2; of an example it is the sum over classes.
+    ``p`` is 1 or 2, summed over classes.
 
     Parameters
     ----------
@@ -247,15 +253,15 @@ def hinge(x: Array, labels: Array, /, *, norm: str = "L1", reduction: str = "mea
     labels
         Integers in ``0 … classes - 1``, shape ``(...)``.
     norm
-        ``"L1"`` or ``"L2"``: which power.
+        ``"L1"`` or ``"L2"``, the power.
     reduction
-        ``"mean"``, which is the sum by the number of examples, as in Chainer; ``"sum"``; or
+        ``"mean"``, the sum divided by the number of examples, as in Chainer; ``"sum"``; or
         ``"none"`` for the losses of all classes, in the shape of ``x``.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, a label is out of range, or a setting is unknown.
+        If the shapes do not fit, a label is out of range, or an argument is unknown.
     TypeError
         If ``x`` is not real floating, or the labels are not integers.
 
@@ -265,24 +271,24 @@ def hinge(x: Array, labels: Array, /, *, norm: str = "L1", reduction: str = "mea
     np.float64(2.5)
     """
     check_reduction("hinge", reduction)
-    one_of("hinge", "norm", norm, ("L1", "L2"))
+    check_choice("hinge", "norm", norm, ("L1", "L2"))
     x, labels = _scores("hinge", x, labels, -1, "x")
-    refuse_other_labels("hinge", labels, x, "x")
+    check_labels("hinge", labels, x, "x")
     labels = beside(checked_labels("hinge", labels, x.shape[-1], hint=""), x)
     classes = beside(np.arange(x.shape[-1]), x)
     losses = relu(1 + where(expand_dims(labels, axis=-1) == classes, -x, x))
     if norm == "L2":
         losses = losses * losses
     if reduction == "mean":
-        return share(sum(losses), labels.size)
-    return reduced(losses, reduction)
+        return safe_ratio(sum(losses), labels.size)
+    return reduce_losses(losses, reduction)
 
 
-# --- parts --------------------------------------------------------------------------
+# --- helper functions -----------------------------------------------------------------
 
 
 def _scores(name: str, x: Any, labels: Any, axis: int | None, what: str = "logits") -> Any:
-    """Scores with the classes along the last axis, and labels as arrays."""
+    """Return scores with the classes on the last axis, and labels, as arrays."""
     x, labels = asarray(x), asarray(labels)
     if dtype_kind(x.dtype) != "f" or x.ndim == 0:
         raise TypeError(
@@ -305,7 +311,7 @@ def _scores(name: str, x: Any, labels: Any, axis: int | None, what: str = "logit
 
 
 def _class_weight(name: str, weight: Any, x: Any) -> Any:
-    """The weights of classes as an array, or `None`."""
+    """Check the weights of classes and return them as an array, or `None`."""
     if weight is None:
         return None
     weight = setting_of(name, "weight", weight, x)
@@ -318,7 +324,7 @@ def _class_weight(name: str, weight: Any, x: Any) -> Any:
 
 
 def _weights_of(weight: Any, labels: Any, counted: Any) -> Any:
-    """The weight of each label's class, 0 where it does not count; `None` if there are none."""
+    """Return the weight of each label's class, 0 if ignored; `None` without weights."""
     if weight is None:
         return None
     weights = embed(weight, labels)
@@ -334,16 +340,18 @@ def _smoothing(name: str, label_smoothing: float) -> float:
 
 
 def _refuse_ignored(name: str, setting: str, value: int | None) -> None:
-    """Raise for a label that is to be ignored where there are probabilities, as PyTorch does."""
+    """Raise for an ignored label given with probabilities, as PyTorch does."""
     if value is not None:
         raise ValueError(
-            f"fdbr.ops.{name}: {setting}={value} is for labels that are integers, and these are "
+            f"fdbr.ops.{name}: {setting}={value} applies to integer labels, and these are "
             'probabilities; give integers, or multiply losses of reduction="none" by a mask'
         )
 
 
-def _soft(name: str, logits: Any, labels: Any, weight: Any, label_smoothing: float) -> Any:
-    """Each example's loss by probabilities."""
+def _losses_of_distributions(
+    name: str, logits: Any, labels: Any, weight: Any, label_smoothing: float
+) -> Any:
+    """Compute each example's loss for probabilities."""
     if labels.shape != logits.shape:
         raise ValueError(
             f"fdbr.ops.{name}: labels {describe(labels)} are floating: these are probabilities of "
@@ -357,7 +365,7 @@ def _soft(name: str, logits: Any, labels: Any, weight: Any, label_smoothing: flo
     return soft_losses(logits, labels if weight is None else labels * weight)
 
 
-def _hard(
+def _losses_of_labels(
     name: str,
     logits: Any,
     labels: Any,
@@ -367,8 +375,8 @@ def _hard(
     reduction: str,
     normalize: bool | None,
 ) -> Any:
-    """The losses by labels, and their sum or mean."""
-    refuse_other_labels(name, labels, logits)
+    """Compute the losses for labels, and their sum or mean."""
+    check_labels(name, labels, logits)
     smoothing = _smoothing(name, label_smoothing)
     weight = _class_weight(name, weight, logits)
     counted = counted_labels(labels, ignored)
@@ -377,17 +385,19 @@ def _hard(
     counted = None if counted is None else beside(counted, logits)
     weights = None if weight is None else _weights_of(weight, beside(labels, logits), counted)
     if not smoothing:
-        return _weighed(hard_losses(logits, labels), weights, counted, reduction, normalize)
+        return _weighted_reduction(
+            hard_losses(logits, labels), weights, counted, reduction, normalize
+        )
     logs = log_softmax(logits)
-    losses = -chosen(logs, beside(labels, logits))
+    losses = -select_labels(logs, beside(labels, logits))
     rest = -sum(logs if weight is None else logs * weight, axis=-1)
     if weights is not None:
         losses = losses * weights
     losses = (1 - smoothing) * losses + (smoothing / logits.shape[-1]) * rest
-    return _weighed(losses, weights, counted, reduction, normalize, apply=False)
+    return _weighted_reduction(losses, weights, counted, reduction, normalize, apply=False)
 
 
-def _weighed(
+def _weighted_reduction(
     losses: Any,
     weights: Any,
     counted: Any,
@@ -395,15 +405,15 @@ def _weighed(
     normalize: bool | None,
     apply: bool = True,
 ) -> Any:
-    """Losses times the weights of their examples, and their sum or mean over those that count."""
+    """Multiply losses by weights of examples, and compute the sum or mean over those that count."""
     if weights is not None and apply:
         losses = losses * weights
     if counted is not None:
         losses = where(counted, losses, 0)
     if reduction != "mean" or (normalize is None and weights is counted is None):
-        return reduced(losses, reduction)
+        return reduce_losses(losses, reduction)
     if normalize is None and weights is not None:
         return weighted_mean(losses, weights)
     if normalize is False:
-        return share(sum(losses), losses.shape[0] if losses.ndim else 1)
-    return reduced(losses, "mean") if counted is None else counted_mean(losses, counted)
+        return safe_ratio(sum(losses), losses.shape[0] if losses.ndim else 1)
+    return reduce_losses(losses, "mean") if counted is None else counted_mean(losses, counted)

@@ -1,4 +1,4 @@
-"""Losses of features that shall not vary together, and of clusters that shall lie apart."""
+"""Losses that decorrelate features, or separate clusters."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.linalg.norms import vector_norm
 from fdbr.ops.nn.activations.exponentials import relu
-from fdbr.ops.nn.losses.checks import anywhere, extremes, floats_of, one_of
+from fdbr.ops.nn.losses.checks import any_known, check_choice, extremes, floats_of
 from fdbr.ops.reductions.reduce import mean, sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import expand_dims, matrix_transpose, reshape
@@ -25,7 +25,7 @@ _REDUCTIONS = ("half_squared_sum", "none")
 
 
 def _features(name: str, **operands: Any) -> list[Any]:
-    """Matrices of as many examples, each less its mean."""
+    """Check matrices with the same number of examples, and subtract their means."""
     found = floats_of(name, **operands)
     for argument, x in zip(operands, found, strict=True):
         if x.ndim != 2 or x.shape[0] != found[0].shape[0] or not x.shape[0]:
@@ -67,7 +67,7 @@ def cross_covariance(x: Array, y: Array, /, *, reduction: str = "half_squared_su
     >>> ops.cross_covariance(np.array([[1.0], [-1.0]]), np.array([[2.0], [0.0]]))
     np.float64(0.5)
     """
-    one_of("cross_covariance", "reduction", reduction, _REDUCTIONS)
+    check_choice("cross_covariance", "reduction", reduction, _REDUCTIONS)
     x, y = _features("cross_covariance", x=x, y=y)
     return _half_squares(matrix_transpose(x) @ y / x.shape[0], reduction)
 
@@ -76,7 +76,7 @@ def cross_covariance(x: Array, y: Array, /, *, reduction: str = "half_squared_su
 @where_it_lies
 @in_single
 def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
-    """Half the sum of squares of the covariances between features, without their variances.
+    """Half the sum of squared covariances between different features.
 
     Cogswell et al., *Reducing overfitting in deep networks by decorrelating representations*,
     ICLR 2016.
@@ -92,7 +92,7 @@ def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
     Raises
     ------
     ValueError
-        If ``x`` is no matrix with examples, or ``reduction`` is unknown.
+        If ``x`` is not a matrix with examples, or ``reduction`` is unknown.
     TypeError
         If ``x`` is not real floating.
 
@@ -101,7 +101,7 @@ def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
     >>> ops.decov(np.array([[1.0, 2.0], [-1.0, 0.0]]))
     np.float64(1.0)
     """
-    one_of("decov", "reduction", reduction, _REDUCTIONS)
+    check_choice("decov", "reduction", reduction, _REDUCTIONS)
     (x,) = _features("decov", x=x)
     covariance = matrix_transpose(x) @ x / x.shape[0]
     diagonal = beside(np.eye(x.shape[1], dtype=bool), x)
@@ -124,34 +124,33 @@ def discriminative_margin_based_clustering_loss(
     beta: float = 1.0,
     gamma: float = 0.001,
 ) -> tuple[Any, Any, Any]:
-    """Losses that draw the embeddings of an instance's pixels together, and instances apart.
+    """The discriminative loss: embeddings of one instance attract, instances repel each other.
 
     De Brabandere, Neven & Van Gool, *Semantic instance segmentation with a discriminative loss
-    function*, CVPR 2017 workshop; as Chainer computes it, with instances that are not in an image
-    at 0.
+    function*, CVPR 2017 workshop; as in Chainer, instances missing in an image have mean 0.
 
     Parameters
     ----------
     embeddings
         Floating, shape ``(batch, size, *pixels)``.
     labels
-        Integers, shape ``(batch, *pixels)``: the instances 1, 2, …; other pixels belong to none.
+        Integers, shape ``(batch, *pixels)``: the instances 1, 2, …; other labels mean no instance.
     delta_v
-        The distance from the mean of its instance that a pixel may have.
+        The distance of a pixel from the mean of its instance up to which there is no loss.
     delta_d
-        Half the distance that means of instances shall have.
+        Half the distance between means of instances from which on there is no loss.
     max_embedding_dim
         The number of instances; by default ``size``, which it must be in Chainer.
     norm
-        1 for sums of sizes as distances, 2 for Euclidean ones.
+        1 for the L1 distance, 2 for the Euclidean distance.
     alpha, beta, gamma
         The weights of the three losses.
 
     Returns
     -------
     tuple
-        Three scalars: how far pixels lie from the mean of their instance, how near means lie
-        to each other, and how far from 0.
+        Three scalars: the losses of pixels far from the mean of their instance, of means near each
+        other, and of means far from 0.
 
     Raises
     ------
@@ -186,7 +185,7 @@ def discriminative_margin_based_clustering_loss(
     area = math.prod(x.shape[2:])
     pixels = reshape(x, (*x.shape[:2], area))
     labels = reshape(beside(labels, x), (x.shape[0], area, 1))
-    if anywhere(labels > count):
+    if any_known(labels > count):
         raise ValueError(
             f"fdbr.ops.{name}: labels{extremes(labels)} for {count} instances, 1 … {count}; "
             "max_embedding_dim is their number"

@@ -1,4 +1,4 @@
-"""Conditional random fields over sequences: their likelihood, and the best labels."""
+"""Linear-chain conditional random fields: the likelihood, and the most probable labels."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis
 from fdbr.ops.nn.activations.exponentials import logsumexp
 from fdbr.ops.nn.attention.embedding import embed
-from fdbr.ops.nn.losses.checks import anywhere, check_reduction, extremes, reduced
-from fdbr.ops.nn.losses.labels import checked_labels, chosen
+from fdbr.ops.nn.losses.checks import any_known, check_reduction, extremes, reduce_losses
+from fdbr.ops.nn.losses.labels import checked_labels, select_labels
 from fdbr.ops.reductions.reduce import argmax
 from fdbr.ops.reductions.reduce import max as largest
 from fdbr.ops.shape.creation import asarray
@@ -36,27 +36,27 @@ def crf1d(
     *,
     reduction: str = "mean",
 ) -> Any:
-    """The negative log likelihood of labels in a linear chain.
+    """The negative log likelihood of labels in a linear-chain conditional random field.
 
     A sequence of labels ``y`` has the score ``sum(scores[t, y[t]]) + sum(transitions[y[t],
-    y[t+1]])``; its probability is the exponential of that by the sum over all sequences: Lafferty,
-    McCallum & Pereira, *Conditional random fields*, ICML 2001.
+    y[t+1]])``; its probability is the exponential of the score divided by the sum over all
+    sequences: Lafferty, McCallum & Pereira, *Conditional random fields*, ICML 2001.
 
     Parameters
     ----------
     transitions
-        The scores of a label (row) before another one (column), floating, shape ``(K, K)``.
+        The scores of a label (row) followed by another (column), floating, shape ``(K, K)``.
     scores
         The scores of labels at each position: shape ``(length, batch, K)``, or ``(length, K)`` for
-        one sequence; or, as in Chainer, a list over positions of arrays ``(B, K)``, of the
-        sequences that are so long yet, the longest ones first.
+        one sequence; or, as in Chainer, a list over positions of arrays ``(B, K)`` of the sequences
+        that are long enough, the longest first.
     labels
         Integers: shape ``(length, batch)`` or ``(length,)``; or a list of arrays ``(B,)``.
     lengths
-        The lengths of sequences in an array, integers, shape ``(batch,)``; all are as long as the
-        array by default.
+        The lengths of sequences in an array, integers, shape ``(batch,)``; by default the length of
+        the array.
     reduction
-        ``"mean"`` over sequences, ``"sum"``, or ``"none"`` for one loss a sequence.
+        ``"mean"`` over sequences, ``"sum"``, or ``"none"`` for one loss for each sequence.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def crf1d(
     lengths = _lengths("crf1d", lengths, scores, steps)
     named = _labels(labels, steps, transitions.shape[0], single)
     pairs = reshape(transitions, -1)
-    total, score = steps[0], chosen(steps[0], named[0])
+    total, score = steps[0], select_labels(steps[0], named[0])
     done: list[tuple[Any, Any]] = []
     for t in range(1, len(steps)):
         x, label, before = steps[t], named[t], named[t - 1]
@@ -84,7 +84,9 @@ def crf1d(
             done.append((total[left:], score[left:]))
             total, score, before = total[:left], score[:left], before[:left]
         joined = logsumexp(expand_dims(total, axis=2) + transitions, axis=1) + x
-        longer = score + chosen(x, label) + embed(pairs, before * transitions.shape[0] + label)
+        longer = (
+            score + select_labels(x, label) + embed(pairs, before * transitions.shape[0] + label)
+        )
         if lengths is not None:
             inside = t < lengths
             joined = where(expand_dims(inside, axis=1), joined, total)
@@ -94,21 +96,21 @@ def crf1d(
     total = concat([part for part, _ in reversed(done)], axis=0) if len(done) > 1 else total
     score = concat([part for _, part in reversed(done)], axis=0) if len(done) > 1 else score
     losses = logsumexp(total, axis=1) - score
-    return losses[0] if single and reduction == "none" else reduced(losses, reduction)
+    return losses[0] if single and reduction == "none" else reduce_losses(losses, reduction)
 
 
 @public("fdbr.ops")
 @where_it_lies
 @in_single
 def argmax_crf1d(transitions: Array, scores: Any, /, lengths: Any = None) -> tuple[Any, Any]:
-    """The most probable labels of sequences in a linear chain, and their scores.
+    """The most probable labels in a linear-chain conditional random field, and their scores.
 
     Viterbi, *Error bounds for convolutional codes*, 1967.
 
     Parameters
     ----------
     transitions
-        The scores of a label (row) before another one (column), floating, shape ``(K, K)``.
+        The scores of a label (row) followed by another (column), floating, shape ``(K, K)``.
     scores
         The scores of labels at each position: shape ``(length, batch, K)``, or ``(length, K)`` for
         one sequence; or a list over positions of arrays ``(B, K)``, as for `crf1d`.
@@ -119,7 +121,7 @@ def argmax_crf1d(transitions: Array, scores: Any, /, lengths: Any = None) -> tup
     -------
     tuple
         The scores, shape ``(batch,)``, which are differentiable; and the labels, int64, in the
-        form of ``scores`` without the last axis: those behind a sequence's end are -1.
+        form of ``scores`` without the last axis, -1 after a sequence's end.
 
     Raises
     ------
@@ -171,7 +173,7 @@ def argmax_crf1d(transitions: Array, scores: Any, /, lengths: Any = None) -> tup
 
 
 def _positions(name: str, transitions: Any, scores: Any) -> tuple[Any, list[Any], bool]:
-    """The matrix of transitions; the scores at each position; whether there is one sequence."""
+    """Check arguments; return transitions, scores at each position, and if it is one sequence."""
     transitions = asarray(transitions)
     if dtype_kind(transitions.dtype) != "f":
         raise TypeError(
@@ -210,13 +212,11 @@ def _positions(name: str, transitions: Any, scores: Any) -> tuple[Any, list[Any]
 
 
 def _lengths(name: str, lengths: Any, scores: Any, steps: list[Any]) -> Any:
-    """The lengths of sequences in an array, `None` where all are whole."""
+    """Check the lengths of sequences in an array; return `None` if none are given."""
     if lengths is None:
         return None
     if isinstance(scores, list | tuple):
-        raise ValueError(
-            f"fdbr.ops.{name}: a list of scores tells the lengths itself; leave them out"
-        )
+        raise ValueError(f"fdbr.ops.{name}: a list of scores determines the lengths; omit them")
     lengths, batch = asarray(lengths), steps[0].shape[0]
     if lengths.dtype.kind not in "iu":
         raise TypeError(f"fdbr.ops.{name}: lengths must be integers, not {describe(lengths)}")
@@ -225,7 +225,7 @@ def _lengths(name: str, lengths: Any, scores: Any, steps: list[Any]) -> Any:
             f"fdbr.ops.{name}: lengths {describe(lengths)} must be one for each of the {batch} "
             "sequences"
         )
-    if anywhere((lengths < 1) | (lengths > len(steps))):
+    if any_known((lengths < 1) | (lengths > len(steps))):
         raise ValueError(
             f"fdbr.ops.{name}: lengths must lie in 1 … {len(steps)}, got values{extremes(lengths)}"
         )
@@ -235,7 +235,7 @@ def _lengths(name: str, lengths: Any, scores: Any, steps: list[Any]) -> Any:
 
 
 def _labels(labels: Any, steps: list[Any], count: int, single: bool) -> list[Any]:
-    """The labels at each position."""
+    """Check the labels and return those at each position."""
     ragged = isinstance(labels, list | tuple)
     named: Any = [asarray(part) for part in labels] if ragged else asarray(labels)
     if not ragged and single and named.ndim == 1:

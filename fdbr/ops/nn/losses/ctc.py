@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: labels of sequences whose alignment is not known."""
+"""Connectionist temporal classification: the loss of label sequences with unknown alignment."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from fdbr.ops.elementwise.arithmetic import clip, maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.logistic import logaddexp
 from fdbr.ops.indexing.reading import along_axis, take
-from fdbr.ops.nn.losses.alignments import NEVER, reached
-from fdbr.ops.nn.losses.checks import anywhere, check_reduction, extremes, reduced, values_of
+from fdbr.ops.nn.losses.alignments import LOG_ZERO, log_probabilities_of_states
+from fdbr.ops.nn.losses.checks import any_known, check_reduction, extremes, reduce_losses, values_of
 from fdbr.ops.nn.losses.labels import checked_labels
 from fdbr.ops.reductions.reduce import argmax, sum
 from fdbr.ops.shape.creation import asarray
@@ -40,37 +40,37 @@ def ctc_loss(
 ) -> Any:
     """The loss of connectionist temporal classification.
 
-    It is the negative logarithm of the probability that the symbols of the frames, with repetitions
-    joined and blanks left out, are the target: Graves, Fernández, Gomez & Schmidhuber,
+    It is the negative logarithm of the probability that the symbols of the frames, after merging
+    repetitions and removing blanks, are the target: Graves, Fernández, Gomez & Schmidhuber,
     *Connectionist temporal classification*, ICML 2006.
 
     Parameters
     ----------
     log_probs
-        Logarithms of probabilities, as `log_softmax` of logits gives them: floating, shape
+        Log probabilities, as `log_softmax` returns: floating, shape
         ``(frames, batch, symbols)``, or ``(frames, symbols)`` for one sequence; or a list of
         arrays ``(frames, symbols)`` of sequences of different lengths.
     targets
-        Integers: ``(batch, labels)``, of which those behind an example's length do not matter; or
-        all labels of all examples, one after the other, ``(sum(target_lengths),)``; or a list of
-        arrays of one axis.
+        Integers: ``(batch, labels)``, where those after an example's length are ignored; or the
+        labels of all examples concatenated, ``(sum(target_lengths),)``; or a list of
+        one-dimensional arrays.
     input_lengths, target_lengths
-        Integers, shape ``(batch,)``: how many frames and labels each example has; by default all
-        that there are.
+        Integers, shape ``(batch,)``: the numbers of frames and labels of each example; by default
+        all of them.
     blank
-        The number of the symbol that stands for no label.
+        The index of the blank symbol, which means no label.
     reduction
-        ``"mean"`` of the losses by the lengths of their targets (1 at the least), as in PyTorch;
-        ``"sum"``; or ``"none"``, whose mean is that of Chainer.
+        ``"mean"`` of the losses divided by the lengths of their targets (at least 1), as in
+        PyTorch; ``"sum"``; or ``"none"``, whose mean is Chainer's loss.
     zero_infinity
-        Whether examples whose target does not fit into their frames have loss 0 and no
-        derivative.  Without it they are an error where the lengths tell, and their loss is
-        infinite where probabilities of 0 do.
+        Whether examples whose target does not fit into their frames have loss 0 and derivative 0.
+        Otherwise they raise an error if the lengths show it, and have an infinite loss if
+        probabilities are 0.
 
     Returns
     -------
     array
-        A scalar, or one loss an example, in the dtype of ``log_probs``.
+        A scalar, or one loss for each example, in the dtype of ``log_probs``.
 
     Raises
     ------
@@ -82,8 +82,8 @@ def ctc_loss(
 
     Notes
     -----
-    The derivative is that of this function.  PyTorch's by ``log_probs`` has ``exp(log_probs)``
-    added, which makes no difference behind `log_softmax`.
+    The derivative is that of this function.  PyTorch's derivative in ``log_probs`` is larger by
+    ``exp(log_probs)``, which has no effect after `log_softmax`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -92,7 +92,7 @@ def ctc_loss(
     np.float64(0.2876820724517809)
     """
     check_reduction("ctc_loss", reduction)
-    if _is_ragged(log_probs, 2) and is_short(log_probs[0]):  # in which nothing is added up
+    if _is_ragged(log_probs, 2) and is_short(log_probs[0]):  # 16 bits are too few for sums
         dtype, log_probs = log_probs[0].dtype, [astype(part, np.float32) for part in log_probs]
         settings = {"blank": blank, "reduction": reduction, "zero_infinity": zero_infinity}
         return astype(
@@ -102,7 +102,7 @@ def ctc_loss(
     frames, batch, symbols = log_probs.shape
     blank = integer("fdbr.ops.ctc_loss", "blank", blank, least=0)
     if blank >= symbols:
-        raise ValueError(f"fdbr.ops.ctc_loss: blank {blank} is none of the {symbols} symbols")
+        raise ValueError(f"fdbr.ops.ctc_loss: blank {blank} is not one of the {symbols} symbols")
     input_lengths = _lengths("input_lengths", input_lengths, batch, 1, frames)
     targets, target_lengths = _labels(targets, target_lengths, batch, single)
     _refuse_misfits(targets, target_lengths, input_lengths, blank, zero_infinity)
@@ -113,33 +113,33 @@ def ctc_loss(
     targets = checked_labels("ctc_loss", targets, symbols, inside, what="targets")
     targets = where(inside, targets, blank)
     found = _log_likelihood(log_probs, targets, target_lengths, input_lengths, blank)
-    losses = where(found < NEVER / 10, 0.0 if zero_infinity else np.inf, -found)
+    losses = where(found < LOG_ZERO / 10, 0.0 if zero_infinity else np.inf, -found)
     if reduction == "mean":
         losses = losses / astype(maximum(target_lengths, 1), losses.dtype)
-    return losses[0] if single and reduction == "none" else reduced(losses, reduction)
+    return losses[0] if single and reduction == "none" else reduce_losses(losses, reduction)
 
 
 def _log_likelihood(
     log_probs: Any, targets: Any, target_lengths: Any, input_lengths: Any, blank: int
 ) -> Any:
-    """The logarithm of each target's probability, by the forward recurrence over frames."""
+    """Compute the log probability of each target by the forward recurrence over frames."""
     frames, batch, _ = log_probs.shape
     states = 2 * targets.shape[1] + 1
     between = stack([targets, 0 * targets + blank], axis=2)
     first = expand_dims(0 * target_lengths + blank, axis=1)
     path = concat([first, reshape(between, (batch, states - 1))], axis=1)
-    log_probs = moveaxis(clip(log_probs, NEVER, None), 1, 0)
+    log_probs = moveaxis(clip(log_probs, LOG_ZERO, None), 1, 0)
     emitted = along_axis(log_probs, expand_dims(path, axis=1), 2)
 
     fresh = (path[:, 2:] != blank) & (path[:, 2:] != path[:, :-2])
     skips = concat([path[:, :2] != path[:, :2], fresh], axis=1)
-    penalty = expand_dims(astype(where(skips, 0.0, NEVER), log_probs.dtype), axis=1)
+    penalty = expand_dims(astype(where(skips, 0.0, LOG_ZERO), log_probs.dtype), axis=1)
     numbers = beside(np.arange(max(frames, states)), log_probs)
     begins = (expand_dims(numbers[:frames], axis=1) > 0) | (numbers[:states] < 2)
     inside = expand_dims(numbers[:frames] < expand_dims(input_lengths, axis=1), axis=2)
-    found = reached(where(begins, emitted, NEVER), penalty, inside)[:, -1]
-    nowhere = beside(np.full((batch, 2), NEVER, log_probs.dtype), log_probs)
-    found = concat([nowhere, found], axis=1)  # with two states before the first
+    found = log_probabilities_of_states(where(begins, emitted, LOG_ZERO), penalty, inside)[:, -1]
+    no_states = beside(np.full((batch, 2), LOG_ZERO, log_probs.dtype), log_probs)
+    found = concat([no_states, found], axis=1)  # with two more states in front
     last = expand_dims(2 * target_lengths + 2, axis=1)
     ends = along_axis(found, concat([last, last - 1], axis=1), 1)
     return logaddexp(ends[:, 0], ends[:, 1])
@@ -149,14 +149,14 @@ def _log_likelihood(
 
 
 def _is_ragged(x: Any, ndim: int) -> bool:
-    """Whether it is a list of arrays of so many axes, one an example."""
+    """Whether a value is a list with an array of ``ndim`` axes for each example."""
     if not isinstance(x, list | tuple):
         return False
     return len(x) > 0 and all(getattr(part, "ndim", None) == ndim for part in x)
 
 
 def _frames(log_probs: Any, lengths: Any) -> tuple[Any, Any, bool]:
-    """An array of frames, examples and symbols; lengths; and whether there is one example."""
+    """Return an array (frames, batch, symbols), lengths, and whether there is one example."""
     if _is_ragged(log_probs, 2):
         if lengths is not None:
             raise ValueError(
@@ -169,7 +169,7 @@ def _frames(log_probs: Any, lengths: Any) -> tuple[Any, Any, bool]:
                 + ", ".join(map(describe, parts))
             )
         lengths = np.array([part.shape[0] for part in parts])
-        log_probs = stack([_filled(part, max(lengths)) for part in parts], axis=1)
+        log_probs = stack([_pad_frames(part, max(lengths)) for part in parts], axis=1)
     log_probs = asarray(log_probs)
     if dtype_kind(log_probs.dtype) != "f":
         raise TypeError(
@@ -184,8 +184,8 @@ def _frames(log_probs: Any, lengths: Any) -> tuple[Any, Any, bool]:
     return expand_dims(log_probs, axis=1) if single else log_probs, lengths, single
 
 
-def _filled(x: Any, length: int) -> Any:
-    """A sequence with zeros behind it."""
+def _pad_frames(x: Any, length: int) -> Any:
+    """Pad a sequence with zeros at the end."""
     missing = int(length) - x.shape[0]
     if not missing:
         return x
@@ -193,7 +193,7 @@ def _filled(x: Any, length: int) -> Any:
 
 
 def _lengths(name: str, lengths: Any, batch: int, least: int, most: int) -> Any:
-    """Lengths as an array of integers in range."""
+    """Check lengths and return them as an array of integers."""
     if lengths is None:
         return np.full(batch, most)
     lengths = asarray(lengths)
@@ -206,7 +206,7 @@ def _lengths(name: str, lengths: Any, batch: int, least: int, most: int) -> Any:
             f"fdbr.ops.ctc_loss: {name} must be integers of shape ({batch},), got "
             f"{describe(lengths)}"
         )
-    if anywhere((lengths < least) | (lengths > most)):
+    if any_known((lengths < least) | (lengths > most)):
         raise ValueError(
             f"fdbr.ops.ctc_loss: {name} must lie in {least} … {most}, got values{extremes(lengths)}"
         )
@@ -214,7 +214,7 @@ def _lengths(name: str, lengths: Any, batch: int, least: int, most: int) -> Any:
 
 
 def _labels(targets: Any, lengths: Any, batch: int, single: bool) -> tuple[Any, Any]:
-    """A matrix of labels with a row for each example, and their numbers."""
+    """Return a matrix of labels with a row for each example, and their lengths."""
     if _is_ragged(targets, 1):
         if lengths is not None:
             raise ValueError(
@@ -223,7 +223,7 @@ def _labels(targets: Any, lengths: Any, batch: int, single: bool) -> tuple[Any, 
             )
         parts = [asarray(part) for part in targets]
         lengths = np.array([part.shape[0] for part in parts])
-        targets = stack([_filled(part, max(lengths)) for part in parts], axis=0)
+        targets = stack([_pad_frames(part, max(lengths)) for part in parts], axis=0)
     targets = asarray(targets)
     if targets.dtype.kind not in "iu":
         raise TypeError(f"fdbr.ops.ctc_loss: targets must be integers, not {describe(targets)}")
@@ -242,7 +242,7 @@ def _labels(targets: Any, lengths: Any, batch: int, single: bool) -> tuple[Any, 
 
 
 def _rows(targets: Any, lengths: list[int]) -> Any:
-    """The rows of a matrix, of labels one after the other."""
+    """Convert concatenated labels to a matrix with a row for each example."""
     ends = np.cumsum(lengths)
     if ends[-1] != targets.shape[0]:
         raise ValueError(
@@ -256,11 +256,11 @@ def _rows(targets: Any, lengths: list[int]) -> Any:
 def _refuse_misfits(
     targets: Any, target_lengths: Any, input_lengths: Any, blank: int, zero_infinity: bool
 ) -> None:
-    """Refuse blanks among labels, and targets for which there are too few frames."""
+    """Raise for blanks among labels, and for targets with too few frames."""
     if any(values_of(x) is None for x in (targets, target_lengths, input_lengths)):
-        return  # on a GPU, for which nobody waits
+        return  # values on a GPU are not checked, as the host would wait
     inside = np.arange(targets.shape[-1]) < expand_dims(target_lengths, axis=-1)
-    if anywhere(inside & (targets == blank)):
+    if any_known(inside & (targets == blank)):
         raise ValueError(
             f"fdbr.ops.ctc_loss: targets name {blank}, which is the blank; labels are the others"
         )
@@ -268,10 +268,12 @@ def _refuse_misfits(
         return
     twice = inside[:, 1:] & (targets[:, 1:] == targets[:, :-1])
     missing = target_lengths + sum(twice, axis=-1) - input_lengths
-    if anywhere(missing > 0):
-        place = int(argmax(missing))
+    if any_known(missing > 0):
+        example = int(argmax(missing))
+        given = int(input_lengths[example])
+        needed = int(missing[example]) + given
         raise ValueError(
-            f"fdbr.ops.ctc_loss: example {place} has {int(input_lengths[place])} frames for a "
-            f"target that needs {int(missing[place] + input_lengths[place])}: one for each label, "
-            "and one more between equal ones; zero_infinity=True leaves such examples out"
+            f"fdbr.ops.ctc_loss: example {example} has {given} frames for a target that needs "
+            f"{needed}: one for each label, and one more between equal ones; "
+            "zero_infinity=True leaves such examples out"
         )

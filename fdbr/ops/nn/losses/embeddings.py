@@ -1,4 +1,4 @@
-"""Losses of distances between vectors: pairs that belong together, and pairs that do not."""
+"""Losses of distances between similar and dissimilar vectors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +14,13 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.linalg.norms import vector_norm
 from fdbr.ops.nn.activations.exponentials import relu
 from fdbr.ops.nn.losses.checks import (
-    alike,
-    anywhere,
+    any_known,
     check_reduction,
     check_signs,
     extremes,
     floats_of,
-    reduced,
+    reduce_losses,
+    same_shape,
 )
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import asarray
@@ -36,12 +36,12 @@ __all__ = [
     "triplet_margin_with_distance_loss",
 ]
 
-_TINY = 1e-12  # beside squared lengths, as in PyTorch
+_TINY = 1e-12  # added to squared lengths, as in PyTorch
 
 
 def _rows(name: str, least: int = 1, **operands: Any) -> list[Any]:
-    """Arrays of one shape with an axis of vectors."""
-    found = alike(name, **operands)
+    """Check arrays of one shape with an axis of vectors."""
+    found = same_shape(name, **operands)
     if found[0].ndim < least:
         what = "an axis of vectors" if least == 1 else "axes of examples and of vectors"
         argument = next(iter(operands))
@@ -63,16 +63,17 @@ def cosine_similarity(
     eps: float = 1e-8,
     dim: int | None = None,
 ) -> Any:
-    """The cosine of the angle between vectors: their product by that of their lengths.
+    """The cosine of the angle between vectors: their inner product divided by their norms.
 
     Parameters
     ----------
     x, y
         Vectors along ``axis``, floating; the shapes broadcast.
     axis, dim
-        By default the second one, as in PyTorch, whose name is ``dim``, or the only one.
+        The axis of the vectors: by default the second, as in PyTorch, or the only one.  ``dim`` is
+        PyTorch's name.
     eps
-        The least length that is divided by.
+        The least norm in the divisor.
 
     Returns
     -------
@@ -82,7 +83,7 @@ def cosine_similarity(
     Raises
     ------
     ValueError
-        If the shapes do not broadcast, or there is no such axis.
+        If the shapes do not broadcast, or the axis does not exist.
     TypeError
         If ``x`` is not real floating.
 
@@ -100,7 +101,7 @@ def cosine_similarity(
     axis = min(1, ndim - 1) if axis is None else axis
     axis = normalize_axis(axis, ndim, "cosine_similarity") - ndim
     if any(v.ndim < -axis or v.shape[axis] != shape[axis] for v in (x, y)):
-        x, y = (broadcast_to(v, shape) for v in (x, y))  # a number is a vector of that number
+        x, y = (broadcast_to(v, shape) for v in (x, y))  # scalars broadcast to vectors
     lengths = (maximum(vector_norm(v, axis=axis, keepdims=True), eps) for v in (x, y))
     a, b = (v / length for v, length in zip((x, y), lengths, strict=True))
     return sum(a * b, axis=axis)
@@ -131,9 +132,9 @@ def pairwise_distance(
     p
         The order of the norm.
     eps
-        What is added to the differences, so that there is a derivative.
+        A number added to the differences, so that the derivative exists at 0.
     keepdims, keepdim
-        Whether the last axis stays, with length 1; the second is PyTorch's name for it.
+        Whether to keep the last axis with length 1; ``keepdim`` is PyTorch's name.
 
     Raises
     ------
@@ -174,7 +175,7 @@ def _labels_of_pairs(name: str, labels: Any, x: Any) -> Any:
 def contrastive(
     x: Array, y: Array, labels: Array, /, *, margin: float = 1.0, reduction: str = "mean"
 ) -> Any:
-    """The contrastive loss: pairs that are similar shall be near, others a margin apart.
+    """The contrastive loss: similar pairs attract, others repel up to a margin.
 
     ``0.5 * d**2`` for pairs with label 1 and ``0.5 * max(margin - d, 0)**2`` for those with 0,
     where ``d`` is the distance: Hadsell, Chopra & LeCun, *Dimensionality reduction by learning an
@@ -194,7 +195,7 @@ def contrastive(
     Raises
     ------
     ValueError
-        If the shapes do not fit, a label is neither 0 nor 1, or a setting is wrong.
+        If the shapes do not fit, a label is neither 0 nor 1, or an argument is invalid.
     TypeError
         If ``x`` is not real floating.
 
@@ -209,7 +210,7 @@ def contrastive(
     _check_margin("contrastive", margin)
     x, y = _rows("contrastive", x=x, y=y)
     labels = _labels_of_pairs("contrastive", labels, x)
-    if anywhere((labels != 0) & (labels != 1)):
+    if any_known((labels != 0) & (labels != 1)):
         raise ValueError(
             f"fdbr.ops.contrastive: labels must be 0 or 1, got {describe(labels)}{extremes(labels)}"
         )
@@ -217,7 +218,7 @@ def contrastive(
     away = x - y
     apart = relu(margin - vector_norm(away, axis=-1))
     losses = 0.5 * (share * sum(away * away, axis=-1) + (1 - share) * apart * apart)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 def _check_margin(name: str, margin: float) -> None:
@@ -231,7 +232,7 @@ def _check_margin(name: str, margin: float) -> None:
 def cosine_embedding_loss(
     x: Array, y: Array, labels: Array, /, *, margin: float = 0.0, reduction: str = "mean"
 ) -> Any:
-    """The loss of angles: ``1 - cos`` for label 1, and ``max(0, cos - margin)`` for label -1.
+    """The cosine loss: ``1 - cos`` for label 1, and ``max(0, cos - margin)`` for label -1.
 
     Parameters
     ----------
@@ -240,7 +241,7 @@ def cosine_embedding_loss(
     labels
         1 for pairs that are similar and -1 for others, shape ``(...)``.
     margin
-        The cosine that others may have, from -1 to 1.
+        The cosine of dissimilar pairs up to which there is no loss, from -1 to 1.
     reduction
         ``"mean"`` over pairs, ``"sum"`` or ``"none"``.
 
@@ -265,7 +266,7 @@ def cosine_embedding_loss(
     squares = (sum(x * x, axis=-1) + _TINY) * (sum(y * y, axis=-1) + _TINY)
     cosines = sum(x * y, axis=-1) / sqrt(squares)
     losses = where(beside(labels, x) > 0, 1 - cosines, relu(cosines - margin))
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 # --- triplets -----------------------------------------------------------------------
@@ -284,8 +285,8 @@ def triplet(
 ) -> Any:
     """The triplet loss of squared distances: ``max(d(a, p) - d(a, n) + margin, 0)``.
 
-    Chainer's; PyTorch's, of distances, is `triplet_margin_loss`.  Wang et al., *Learning
-    fine-grained image similarity with deep ranking*, CVPR 2014.
+    This is Chainer's loss; PyTorch's, of distances, is `triplet_margin_loss`.  Wang et al.,
+    *Learning fine-grained image similarity with deep ranking*, CVPR 2014.
 
     Parameters
     ----------
@@ -294,12 +295,12 @@ def triplet(
     margin
         A positive number.
     reduction
-        ``"mean"``, which is the sum by the length of the first axis, ``"sum"`` or ``"none"``.
+        ``"mean"``, the sum divided by the length of the first axis, ``"sum"`` or ``"none"``.
 
     Raises
     ------
     ValueError
-        If the shapes differ, or a setting is wrong.
+        If the shapes differ, or an argument is invalid.
     TypeError
         If ``anchor`` is not real floating.
 
@@ -318,7 +319,7 @@ def triplet(
     losses = relu(sum(near * near - far * far, axis=1) + margin)
     if reduction == "mean" and losses.ndim > 1:
         return sum(losses) / losses.shape[0]
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 @public("fdbr.ops")
@@ -357,7 +358,7 @@ def triplet_margin_loss(
     Raises
     ------
     ValueError
-        If the shapes differ, or a setting is wrong.
+        If the shapes differ, or an argument is invalid.
     TypeError
         If ``anchor`` is not real floating.
 
@@ -375,7 +376,7 @@ def triplet_margin_loss(
     def distance(x: Any, y: Any) -> Any:
         return _distance(x, y, p, eps)
 
-    return reduced(_margins(rows, distance, margin, swap), reduction)
+    return reduce_losses(_margins(rows, distance, margin, swap), reduction)
 
 
 @public("fdbr.ops")
@@ -390,12 +391,12 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Any:
-    """`triplet_margin_loss` with a distance of your own.
+    """`triplet_margin_loss` with a custom distance.
 
     Parameters
     ----------
     anchor, positive, negative
-        What the distance function takes; for the default, floating arrays of one shape.
+        Arguments of the distance function; for the default, floating arrays of one shape.
     distance_function
         A function of two of them that returns an array of distances; `pairwise_distance` by
         default.
@@ -410,7 +411,7 @@ def triplet_margin_with_distance_loss(
     Raises
     ------
     ValueError
-        If the shapes differ, or a setting is wrong.
+        If the shapes differ, or an argument is invalid.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -427,7 +428,7 @@ def triplet_margin_with_distance_loss(
     if distance_function is None:
         distance_function = pairwise_distance
         rows = _rows(name, anchor=anchor, positive=positive, negative=negative)
-    return reduced(_margins(rows, distance_function, margin, swap), reduction)
+    return reduce_losses(_margins(rows, distance_function, margin, swap), reduction)
 
 
 def _margins(rows: list[Any], distance: Any, margin: float, swap: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Labels: numbers of classes, checked, and the elements that they choose."""
+"""Check class labels, and select elements by them."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from fdbr.ops.indexing.reading import along_axis
 from fdbr.ops.nn.losses.checks import values_of
 from fdbr.ops.shape.manipulation import expand_dims, squeeze
 
-__all__ = ["at_labels", "checked_labels", "chosen", "counted_labels", "refuse_other_labels"]
+__all__ = ["label_key", "checked_labels", "select_labels", "counted_labels", "check_labels"]
 
-_A_HANDFUL = 1 << 6  # labels, at which Python looks sooner than NumPy
+_A_HANDFUL = 1 << 6  # labels that Python checks faster than NumPy
 _UNSIGNED = np.dtype(np.uint64)
 
 
-def at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
-    """The key of one element for each label, along the last axis."""
+def label_key(xp: Any, labels: Any) -> tuple[Any, ...]:
+    """Make the key that selects the element of each label along the last axis."""
     if labels.ndim == 1:
         count = len(labels)
         return (iota_along(count, 0, 1) if xp is np else xp.arange(count)), labels
@@ -31,15 +31,15 @@ def at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
     return (*grid, labels)
 
 
-def chosen(x: Any, labels: Any) -> Any:
-    """The element for each label, along the last axis."""
+def select_labels(x: Any, labels: Any) -> Any:
+    """Select the element of each label along the last axis."""
     if type(x) is type(labels) is np.ndarray:
-        return x[at_labels(np, labels)]
+        return x[label_key(np, labels)]
     return squeeze(along_axis(x, expand_dims(labels, axis=-1), x.ndim - 1), axis=-1)
 
 
-def refuse_other_labels(name: str, labels: Any, scores: Any, what: str = "logits") -> None:
-    """Refuse labels that are no integers, or have not the shape of what they are labels of."""
+def check_labels(name: str, labels: Any, scores: Any, what: str = "logits") -> None:
+    """Raise for labels that are not integers, or whose shape does not fit the scores."""
     if labels.dtype.kind not in "iu":
         also = ", or probabilities in the shape of the logits" * (what == "logits")
         raise TypeError(f"fdbr.ops.{name}: labels must be integers{also}, not {describe(labels)}")
@@ -51,7 +51,7 @@ def refuse_other_labels(name: str, labels: Any, scores: Any, what: str = "logits
 
 
 def counted_labels(labels: Any, ignored: int | None) -> Any:
-    """Which labels count; `None` if all do, as far as nobody has to be asked for it."""
+    """Mark the labels that count; return `None` if all do, unless finding out waits for a GPU."""
     if ignored is None:
         return None
     counted = labels != ignored
@@ -66,7 +66,7 @@ def checked_labels(
     hint: str | None = None,
     what: str = "labels",
 ) -> Any:
-    """Labels in ``0 … classes - 1``; those that do not count become 0, others are an error."""
+    """Check that labels are in ``0 … classes - 1``, and replace ignored labels by 0."""
     if counted is not None:
         labels = where(counted, labels, 0)
     if array_module(labels) is not np:
@@ -82,12 +82,12 @@ def checked_labels(
 
 
 def _are_classes(labels: Any, classes: int) -> bool:
-    """Whether all labels are numbers of classes."""
+    """Whether all labels are indices of classes."""
     if type(labels) is np.ndarray and 0 < labels.size <= _A_HANDFUL:
         each = labels.reshape(-1).tolist()
         return min(each) >= 0 and max(each) < classes
-    # Negative labels are large as unsigned numbers, so that one look at them is enough.
-    values = values_of(labels)  # a batch of none has none, and no answer
+    # Negative labels are large as unsigned integers, so that one comparison is enough.
+    values = values_of(labels)  # `None` if there are none
     if not labels.size or (values is not None and not values.size):
         return True
     return bool(labels.astype(_UNSIGNED).max() < classes)

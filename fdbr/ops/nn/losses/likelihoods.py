@@ -1,4 +1,4 @@
-"""Losses that are negative log likelihoods of distributions, and divergences between these."""
+"""Negative log likelihoods of distributions, and divergences between distributions."""
 
 import math
 from typing import Any
@@ -13,14 +13,14 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, expm1, log
 from fdbr.ops.nn.activations.nonlinearities import softplus
 from fdbr.ops.nn.losses.checks import (
-    alike,
-    anywhere,
+    any_known,
     check_reduction,
     extremes,
     floats_of,
-    reduced,
+    reduce_losses,
+    safe_ratio,
+    same_shape,
     setting_of,
-    share,
 )
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.manipulation import expand_dims
@@ -38,16 +38,15 @@ __all__ = [
 _LOG_TWO_PI = math.log(2 * math.pi)
 
 
-# --- of variational autoencoders, as in Chainer -------------------------------------
+# --- variational autoencoders, as in Chainer ------------------------------------------
 
 
 @public("fdbr.ops")
 @in_single
 def bernoulli_nll(x: Array, y: Array, /, *, reduction: str = "sum") -> Any:
-    """The negative log likelihood of truth values with probabilities ``sigmoid(y)``.
+    """The negative log likelihood of booleans with probabilities ``sigmoid(y)``.
 
-    ``softplus(y) - x * y``; `binary_cross_entropy_with_logits` is the same with its operands
-    exchanged.
+    ``softplus(y) - x * y``; `binary_cross_entropy_with_logits` is the same with swapped operands.
 
     Parameters
     ----------
@@ -71,14 +70,14 @@ def bernoulli_nll(x: Array, y: Array, /, *, reduction: str = "sum") -> Any:
     np.float64(1.3862943611198906)
     """
     check_reduction("bernoulli_nll", reduction)
-    x, y = alike("bernoulli_nll", x=x, y=y)
-    return reduced(softplus(y) - x * y, reduction)
+    x, y = same_shape("bernoulli_nll", x=x, y=y)
+    return reduce_losses(softplus(y) - x * y, reduction)
 
 
 @public("fdbr.ops")
 @in_single
 def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, *, reduction: str = "sum") -> Any:
-    """The negative log likelihood of normal numbers, by means and logarithms of variances.
+    """The negative log likelihood of a normal distribution, with the logarithm of the variance.
 
     ``0.5 * (ln_var + log(2 * pi) + (x - mean)**2 * exp(-ln_var))``
 
@@ -104,9 +103,9 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, *, reduction: str = "s
     np.float64(1.4189385332046727)
     """
     check_reduction("gaussian_nll", reduction)
-    x, mean, ln_var = alike("gaussian_nll", x=x, mean=mean, ln_var=ln_var)
+    x, mean, ln_var = same_shape("gaussian_nll", x=x, mean=mean, ln_var=ln_var)
     away = x - mean
-    return reduced(0.5 * (ln_var + _LOG_TWO_PI + away * away * exp(-ln_var)), reduction)
+    return reduce_losses(0.5 * (ln_var + _LOG_TWO_PI + away * away * exp(-ln_var)), reduction)
 
 
 @public("fdbr.ops")
@@ -137,8 +136,8 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, *, reduction: str = "s
     np.float64(0.5)
     """
     check_reduction("gaussian_kl_divergence", reduction)
-    mean, ln_var = alike("gaussian_kl_divergence", mean=mean, ln_var=ln_var)
-    return reduced(0.5 * (mean * mean + (expm1(ln_var) - ln_var)), reduction)
+    mean, ln_var = same_shape("gaussian_kl_divergence", mean=mean, ln_var=ln_var)
+    return reduce_losses(0.5 * (mean * mean + (expm1(ln_var) - ln_var)), reduction)
 
 
 # --- as in PyTorch ------------------------------------------------------------------
@@ -156,20 +155,20 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Any:
-    """The negative log likelihood of normal numbers ``y``, by means ``x`` and variances.
+    """The negative log likelihood of ``y`` under a normal distribution with mean ``x``.
 
-    ``0.5 * (log(var) + (x - y)**2 / var)``, with ``eps`` in the place of smaller variances, whose
-    derivative is taken at ``eps``.
+    ``0.5 * (log(var) + (x - y)**2 / var)``, where smaller variances are replaced by ``eps``, and
+    their derivative is taken at ``eps``.
 
     Parameters
     ----------
     x, y
         Arrays of one shape; ``x`` is floating.
     var
-        Variances, at least 0: a number; or in the shape of ``x``; or with its last axis left out,
-        or one axis of length 1 in it.
+        Variances, at least 0: a number; or an array of the shape of ``x``, without its last axis,
+        or with one axis of length 1.
     full
-        Whether the constant ``0.5 * log(2 * pi)`` is added.
+        Whether to add the constant ``0.5 * log(2 * pi)``.
     eps
         The least variance.
     reduction
@@ -189,7 +188,7 @@ def gaussian_nll_loss(
     """
     name = "gaussian_nll_loss"
     check_reduction(name, reduction)
-    x, y = alike(name, x=x, y=y)
+    x, y = same_shape(name, x=x, y=y)
     if hasattr(var, "dtype"):
         var = floats_of(name, x=x, var=var)[1]
     else:
@@ -204,16 +203,16 @@ def gaussian_nll_loss(
                 f"fdbr.ops.{name}: var {describe(var)} does not fit x {describe(x)}; give one "
                 "variance for each element, or leave out the last axis"
             )
-    if anywhere(var < 0):
+    if any_known(var < 0):
         raise ValueError(f"fdbr.ops.{name}: var must be at least 0, got values{extremes(var)}")
     var = var + stop_gradient(maximum(var, eps) - var)
     away = x - y
     losses = 0.5 * (log(var) + away * away / var)
-    return reduced(losses + 0.5 * _LOG_TWO_PI if full else losses, reduction)
+    return reduce_losses(losses + 0.5 * _LOG_TWO_PI if full else losses, reduction)
 
 
 def _is_one_short(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    """Whether a shape is another one, but for one axis of length 1."""
+    """Whether a shape equals another, except that one axis has length 1."""
     if len(shape) != len(whole):
         return False
     return [n for n, m in zip(shape, whole, strict=True) if n != m] == [1]
@@ -231,21 +230,21 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Any:
-    """The negative log likelihood of counts ``y`` with Poisson's distribution.
+    """The negative log likelihood of counts ``y`` under a Poisson distribution.
 
     Parameters
     ----------
     x
-        The logarithms of the expected counts, floating; without ``log_input`` these counts.
+        The logarithms of the expected counts, floating; without ``log_input`` the counts.
     y
         Counts, in the same shape.
     log_input
         Whether the loss is ``exp(x) - y * x``, or else ``x - y * log(x + eps)``.
     full
-        Whether Stirling's approximation ``y * log(y) - y + 0.5 * log(2 * pi * y)`` is added
-        where ``y`` is above 1.
+        Whether to add Stirling's approximation ``y * log(y) - y + 0.5 * log(2 * pi * y)`` where
+        ``y`` is above 1.
     eps
-        What is added to ``x``, without ``log_input``.
+        A number added to ``x`` without ``log_input``.
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
 
@@ -262,14 +261,14 @@ def poisson_nll_loss(
     np.float64(1.0)
     """
     check_reduction("poisson_nll_loss", reduction)
-    x, y = alike("poisson_nll_loss", x=x, y=y)
+    x, y = same_shape("poisson_nll_loss", x=x, y=y)
     losses = exp(x) - y * x if log_input else x - y * log(x + eps)
     if full:
         many = y > 1
         count = where(many, y, 1)
         stirling = (count + 0.5) * log(count) - count + 0.5 * _LOG_TWO_PI
         losses = losses + where(many, stirling, 0)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 @public("fdbr.ops")
@@ -288,10 +287,10 @@ def kl_div_loss(
     target
         Probabilities in the same shape; 0 contributes nothing.
     reduction
-        ``"mean"`` over all elements, ``"batchmean"`` for the sum by the length of the first axis,
-        which is the divergence; ``"sum"`` or ``"none"``.
+        ``"mean"`` over all elements; ``"batchmean"``, the sum divided by the length of the first
+        axis, which is the divergence; ``"sum"`` or ``"none"``.
     log_target
-        Whether ``target`` holds logarithms, too.
+        Whether ``target`` holds logarithms as well.
 
     Raises
     ------
@@ -306,11 +305,11 @@ def kl_div_loss(
     np.float64(0.6931471805599453)
     """
     check_reduction("kl_div_loss", reduction, "batchmean")
-    log_probs, target = alike("kl_div_loss", log_probs=log_probs, target=target)
+    log_probs, target = same_shape("kl_div_loss", log_probs=log_probs, target=target)
     if log_target:
         losses = exp(target) * (target - log_probs)
     else:
         losses = xlogy(target, target) - target * log_probs
     if reduction != "batchmean":
-        return reduced(losses, reduction)
-    return share(sum(losses), losses.shape[0] if losses.ndim else 1)
+        return reduce_losses(losses, reduction)
+    return safe_ratio(sum(losses), losses.shape[0] if losses.ndim else 1)

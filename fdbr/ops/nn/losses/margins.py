@@ -1,4 +1,4 @@
-"""Losses of scores that shall differ by a margin."""
+"""Margin losses of scores."""
 
 import math
 from typing import Any
@@ -15,14 +15,14 @@ from fdbr.ops.indexing.reading import along_axis
 from fdbr.ops.nn.activations.exponentials import relu
 from fdbr.ops.nn.attention.embedding import embed
 from fdbr.ops.nn.losses.checks import (
-    alike,
     check_reduction,
     check_signs,
     floats_of,
-    reduced,
+    reduce_losses,
+    same_shape,
     setting_of,
 )
-from fdbr.ops.nn.losses.labels import checked_labels, chosen, refuse_other_labels
+from fdbr.ops.nn.losses.labels import check_labels, checked_labels, select_labels
 from fdbr.ops.reductions.cumulative import cumulative_sum
 from fdbr.ops.reductions.reduce import any as any_of
 from fdbr.ops.reductions.reduce import sum
@@ -43,16 +43,16 @@ __all__ = [
 def margin_ranking_loss(
     x: Array, y: Array, labels: Array, /, *, margin: float = 0.0, reduction: str = "mean"
 ) -> Any:
-    """``max(0, -label * (x - y) + margin)``: which of two scores shall be the larger one.
+    """The ranking loss ``max(0, -label * (x - y) + margin)`` of pairs of scores.
 
     Parameters
     ----------
     x, y
         Scores, floating, of one shape.
     labels
-        1 where ``x`` shall be larger and -1 where ``y`` shall be, in the same shape.
+        1 where ``x`` should be larger and -1 where ``y`` should be, in the same shape.
     margin
-        The difference that there shall be.
+        The difference from which on there is no loss.
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
 
@@ -70,9 +70,9 @@ def margin_ranking_loss(
     """
     name = "margin_ranking_loss"
     check_reduction(name, reduction)
-    x, y, labels = alike(name, x=x, y=y, labels=labels)
+    x, y, labels = same_shape(name, x=x, y=y, labels=labels)
     check_signs(name, labels)
-    return reduced(relu(margin - labels * (x - y)), reduction)
+    return reduce_losses(relu(margin - labels * (x - y)), reduction)
 
 
 @public("fdbr.ops")
@@ -90,7 +90,7 @@ def hinge_embedding_loss(
     labels
         1 for pairs that are similar and -1 for others, in the same shape.
     margin
-        How far apart others shall be.
+        The distance of dissimilar pairs from which on there is no loss.
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
 
@@ -108,9 +108,9 @@ def hinge_embedding_loss(
     """
     name = "hinge_embedding_loss"
     check_reduction(name, reduction)
-    x, labels = alike(name, x=x, labels=labels)
+    x, labels = same_shape(name, x=x, labels=labels)
     check_signs(name, labels)
-    return reduced(where(labels > 0, x, relu(margin - x)), reduction)
+    return reduce_losses(where(labels > 0, x, relu(margin - x)), reduction)
 
 
 @public("fdbr.ops")
@@ -137,16 +137,16 @@ def multi_margin_loss(
     p
         1 or 2.
     margin
-        How much larger the label's score shall be.
+        The difference of the label's score to others from which on there is no loss.
     weight
         A weight for each class, shape ``(classes,)``.
     reduction
-        ``"mean"`` over examples, ``"sum"``, or ``"none"`` for one loss an example.
+        ``"mean"`` over examples, ``"sum"``, or ``"none"`` for one loss for each example.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit, a label is out of range, or a setting is unknown.
+        If the shapes do not fit, a label is out of range, or an argument is unknown.
     TypeError
         If ``x`` is not real floating, or the labels are not integers.
 
@@ -161,12 +161,12 @@ def multi_margin_loss(
         raise ValueError(f"fdbr.ops.{name}: p must be 1 or 2, got {p}")
     (x,), labels = floats_of(name, x=x), asarray(labels)
     _check_classes(name, x)
-    refuse_other_labels(name, labels, x, "x")
+    check_labels(name, labels, x, "x")
     labels = beside(checked_labels(name, labels, x.shape[-1], hint=""), x)
     numbers = beside(np.arange(x.shape[-1]), x)
-    # A class at -inf comes near no label, not even to one that is there itself.
+    # A class at -inf has no loss, even if the label's score is -inf, whose difference is NaN.
     none = (numbers == expand_dims(labels, axis=-1)) | (x == -math.inf)
-    above = where(none, 0, x) - expand_dims(chosen(x, labels), axis=-1)
+    above = where(none, 0, x) - expand_dims(select_labels(x, labels), axis=-1)
     gaps = relu(where(none, 0, above + margin))
     if p == 2:
         gaps = gaps * gaps
@@ -179,7 +179,7 @@ def multi_margin_loss(
                 f"{x.shape[-1]} classes"
             )
         losses = losses * embed(weight, labels)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 def _check_classes(name: str, x: Any) -> None:
@@ -198,10 +198,10 @@ def multilabel_margin_loss(x: Array, labels: Array, /, *, reduction: str = "mean
     x
         Scores, floating, shape ``(..., classes)``.
     labels
-        Integers in the same shape: the labels of an example, and -1 behind the last of them; what
-        comes after it does not matter.
+        Integers in the same shape: the labels of an example, and -1 after the last label; the
+        remaining elements are ignored.
     reduction
-        ``"mean"`` over examples, ``"sum"``, or ``"none"`` for one loss an example.
+        ``"mean"`` over examples, ``"sum"``, or ``"none"`` for one loss for each example.
 
     Raises
     ------
@@ -237,4 +237,4 @@ def multilabel_margin_loss(x: Array, labels: Array, /, *, reduction: str = "mean
     gaps = relu(1 - expand_dims(of_labels, axis=-1) + expand_dims(x, axis=-2))
     pairs = expand_dims(counted, axis=-1) & expand_dims(others, axis=-2)
     losses = sum(where(pairs, gaps, 0), axis=(-2, -1)) / x.shape[-1]
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)

@@ -1,4 +1,4 @@
-"""Measures of predictions, which have no derivative: accuracy, precision, recall and their kin."""
+"""Metrics of predictions: accuracy, precision, recall, F-score and the R2 score."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, float_dtype, in_single
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.segments import segment_sum
-from fdbr.ops.nn.losses.checks import alike, counted_mean, one_of, setting_of
+from fdbr.ops.nn.losses.checks import check_choice, counted_mean, same_shape, setting_of
 from fdbr.ops.nn.losses.labels import checked_labels
 from fdbr.ops.reductions.reduce import argmax, mean, sum
 from fdbr.ops.shape.creation import asarray
@@ -37,7 +37,7 @@ __all__ = [
 def accuracy(
     logits: Array, labels: Array, /, *, ignore_label: int | None = None, axis: int = -1
 ) -> Array:
-    """The share of examples whose largest logit is the label's; its derivative is 0.
+    """The fraction of examples whose largest logit is the label's; its derivative is 0.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def accuracy(
     labels
         Integers, shape ``(...)``.
     ignore_label
-        A label whose examples do not count; the share is 0 if none counts.
+        A label whose examples are ignored; the result is 0 if none counts.
     axis
         The axis of the classes.
 
@@ -65,7 +65,7 @@ def accuracy(
     >>> ops.accuracy(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, 1]))
     np.float64(0.5)
     """
-    logits, labels = _scored("accuracy", logits, labels, axis)
+    logits, labels = _scores_and_labels("accuracy", logits, labels, axis)
     labels = beside(labels, logits)
     counted = None if ignore_label is None else labels != ignore_label
     labels = checked_labels("accuracy", labels, logits.shape[-1], counted)
@@ -75,8 +75,8 @@ def accuracy(
     return counted_mean(where(counted, right, 0), counted)
 
 
-def _scored(name: str, logits: Any, labels: Any, axis: int) -> tuple[Any, Any]:
-    """Scores with the classes along the last axis, and labels that fit them."""
+def _scores_and_labels(name: str, logits: Any, labels: Any, axis: int) -> tuple[Any, Any]:
+    """Return scores with the classes on the last axis, and checked labels."""
     logits, labels = asarray(logits), asarray(labels)
     if logits.ndim and axis != -1:
         logits = moveaxis(logits, normalize_axis(axis, logits.ndim, name), -1)
@@ -92,9 +92,9 @@ def _scored(name: str, logits: Any, labels: Any, axis: int) -> tuple[Any, Any]:
 @where_it_lies
 @in_single
 def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1) -> Array:
-    """The share of elements whose sign is that of their label; its derivative is 0.
+    """The fraction of elements whose sign is that of their label; its derivative is 0.
 
-    An element counts as 1 if it is 0 or more.
+    Elements of at least 0 predict label 1.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1
     labels
         Integers 0 or 1, in the shape of ``x``.
     ignore_label
-        A label whose elements do not count; the share is 0 if none counts.
+        A label whose elements are ignored; the result is 0 if none counts.
 
     Returns
     -------
@@ -159,25 +159,25 @@ def classification_summary(
     ignore_label: int = -1,
     axis: int = -1,
 ) -> tuple[Any, Any, Any, Any]:
-    """The precision, recall and F-score of each class, and how often it is a label.
+    """The precision, recall and F-score of each class, and the number of its labels.
 
-    With ``tp`` examples of a class that are found to be of it, ``fp`` of others that are, and
-    ``fn`` of it that are not, the precision is ``tp / (tp + fp)``, the recall ``tp / (tp + fn)``,
-    and the F-score their harmonic mean ``(1 + b²) p r / (b² p + r)``.  What is 0 by 0 is NaN, as in
-    Chainer.  None has a derivative.
+    With ``tp`` true positives, ``fp`` false positives and ``fn`` false negatives of a class, the
+    precision is ``tp / (tp + fp)``, the recall ``tp / (tp + fn)``, and the F-score their weighted
+    harmonic mean ``(1 + b²) p r / (b² p + r)``.  0 / 0 is NaN, as in Chainer.  The derivatives are
+    0.
 
     Parameters
     ----------
     logits
-        Scores, floating, shape ``(..., classes)``; the largest one is what is found.
+        Scores, floating, shape ``(..., classes)``; the largest one is the prediction.
     labels
         Integers, shape ``(...)``.
     num_classes
-        The number of classes of which something is said; by default all that ``logits`` has.
+        The number of classes in the result; by default all classes of ``logits``.
     beta
         The weight of the recall in the F-score.
     ignore_label
-        A label whose examples do not count.
+        A label whose examples are ignored.
     axis
         The axis of the classes.
 
@@ -211,7 +211,7 @@ def _summary(
     ignore_label: int,
     axis: int,
 ) -> tuple[Any, Any, Any, Any]:
-    logits, labels = _scored(name, logits, labels, axis)
+    logits, labels = _scores_and_labels(name, logits, labels, axis)
     logits = stop_gradient(logits)
     known = logits.shape[-1]
     classes = (
@@ -225,8 +225,8 @@ def _summary(
     found = argmax(logits, axis=-1)
     one = astype(counted, np.int64)
     relevant, support, right = (
-        segment_sum(reshape(each, -1), reshape(place, -1), classes)
-        for each, place in ((one, found), (one, labels), (one * (found == labels), labels))
+        segment_sum(reshape(each, -1), reshape(index, -1), classes)
+        for each, index in ((one, found), (one, labels), (one * (found == labels), labels))
     )
     dtype = float_dtype(logits)
     precision = _ratio(right, relevant, dtype)
@@ -236,10 +236,12 @@ def _summary(
     return precision, recall, score, support
 
 
-def _ratio(part: Any, whole: Any, dtype: Any) -> Any:
-    """A ratio that is NaN where it is of 0, without a warning."""
-    nothing = whole == 0
-    return where(nothing, np.nan, astype(part, dtype) / astype(where(nothing, 1, whole), dtype))
+def _ratio(numerator: Any, denominator: Any, dtype: Any) -> Any:
+    """Divide without a warning; NaN where the denominator is 0."""
+    nothing = denominator == 0
+    return where(
+        nothing, np.nan, astype(numerator, dtype) / astype(where(nothing, 1, denominator), dtype)
+    )
 
 
 @public("fdbr.ops")
@@ -254,7 +256,7 @@ def precision(
     ignore_label: int = -1,
     axis: int = -1,
 ) -> tuple[Any, Any]:
-    """The precision of each class, ``tp / (tp + fp)``, and how often it is a label.
+    """The precision of each class, ``tp / (tp + fp)``, and the number of its labels.
 
     See `classification_summary`, also for the parameters.
 
@@ -289,7 +291,7 @@ def recall(
     ignore_label: int = -1,
     axis: int = -1,
 ) -> tuple[Any, Any]:
-    """The recall of each class, ``tp / (tp + fn)``, and how often it is a label.
+    """The recall of each class, ``tp / (tp + fn)``, and the number of its labels.
 
     See `classification_summary`, also for the parameters.
 
@@ -324,7 +326,7 @@ def f1_score(
     ignore_label: int = -1,
     axis: int = -1,
 ) -> tuple[Any, Any]:
-    """The F1 score of each class, ``2 p r / (p + r)``, and how often it is a label.
+    """The F1 score of each class, ``2 p r / (p + r)``, and the number of its labels.
 
     See `classification_summary`, also for the parameters.
 
@@ -347,7 +349,7 @@ def f1_score(
     return found[2], found[3]
 
 
-# --- of numbers ---------------------------------------------------------------------
+# --- regression -----------------------------------------------------------------------
 
 
 @public("fdbr.ops")
@@ -361,21 +363,21 @@ def r2_score(
     sample_weight: Array | None = None,
     multioutput: str = "uniform_average",
 ) -> Any:
-    """The coefficient of determination of predictions: 1 is perfect, 0 as good as the mean.
+    """The coefficient of determination of predictions: 1 is perfect, 0 is as good as the mean.
 
     ``1 - sum((y - x)**2) / sum((y - mean(y))**2)`` over the first axis, and 0 where all ``y`` are
-    equal, as in Chainer.  It is differentiated as what it is composed of.
+    equal, as in Chainer.  It is differentiable.
 
     Parameters
     ----------
     x
         Predictions, floating, shape ``(batch, ...)``.
     y
-        What they should be, in the same shape.
+        True values, in the same shape.
     sample_weight
         A weight for each example, shape ``(batch,)``.
     multioutput
-        ``"uniform_average"`` for the mean over outputs, ``"raw_values"`` for each one's.
+        ``"uniform_average"`` for the mean over outputs, ``"raw_values"`` for one score per output.
 
     Returns
     -------
@@ -385,7 +387,7 @@ def r2_score(
     Raises
     ------
     ValueError
-        If the shapes do not fit, or a setting is unknown.
+        If the shapes do not fit, or an argument is unknown.
     TypeError
         If ``x`` is not real floating.
 
@@ -394,8 +396,8 @@ def r2_score(
     >>> ops.r2_score(np.array([1.0, 2.0, 3.5]), np.array([1.0, 2.0, 3.0]))
     np.float64(0.875)
     """
-    one_of("r2_score", "multioutput", multioutput, ("uniform_average", "raw_values"))
-    x, y = alike("r2_score", x=x, y=y)
+    check_choice("r2_score", "multioutput", multioutput, ("uniform_average", "raw_values"))
+    x, y = same_shape("r2_score", x=x, y=y)
     if not x.ndim or not x.shape[0]:
         raise ValueError(f"fdbr.ops.r2_score: x {describe(x)} has no examples")
     if sample_weight is None:
@@ -409,7 +411,7 @@ def r2_score(
             )
         weight = reshape(weight / sum(weight), (-1,) + (1,) * (x.ndim - 1))
     away = y - sum(weight * y, axis=0, keepdims=True)
-    rest, whole = (sum(weight * part * part, axis=0) for part in (y - x, away))
-    nothing = whole == 0
-    found = where(nothing, 0, 1 - rest / where(nothing, 1, whole))
+    rest, denominator = (sum(weight * numerator * numerator, axis=0) for numerator in (y - x, away))
+    nothing = denominator == 0
+    found = where(nothing, 0, 1 - rest / where(nothing, 1, denominator))
     return found if multioutput == "raw_values" else mean(found)

@@ -1,4 +1,4 @@
-"""Losses of predictions of numbers."""
+"""Regression losses."""
 
 from typing import Any
 
@@ -9,7 +9,13 @@ from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import abs, clip, clipped
 from fdbr.ops.nn.activations.nonlinearities import softplus
-from fdbr.ops.nn.losses.checks import alike, check_reduction, reduced, setting_of, weighted_mean
+from fdbr.ops.nn.losses.checks import (
+    check_reduction,
+    reduce_losses,
+    same_shape,
+    setting_of,
+    weighted_mean,
+)
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.reductions.squared_error import is_large, squared_distance
 from fdbr.ops.shape.creation import asarray
@@ -31,9 +37,9 @@ _LOG_2 = 0.6931471805599453
 
 
 def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: bool = True) -> Any:
-    """Losses of elements with a weight each, and their sum or mean."""
+    """Multiply losses by weights of elements, and compute the sum or mean."""
     if weight is None:
-        return reduced(losses, reduction)
+        return reduce_losses(losses, reduction)
     weight = setting_of(name, "weight", weight, losses)
     if weight.shape != losses.shape:
         raise ValueError(
@@ -42,7 +48,7 @@ def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: b
     losses = losses * weight
     if reduction == "mean" and by_weights:
         return weighted_mean(losses, weight)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 # --- absolute -----------------------------------------------------------------------
@@ -51,7 +57,7 @@ def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: b
 @public("fdbr.ops")
 @in_single
 def absolute_error(x: Array, y: Array, /) -> Any:
-    """``abs(x - y)``, element by element; its derivative where they are equal is taken as 0.
+    """``abs(x - y)``, element by element; its derivative at equality is taken as 0.
 
     Parameters
     ----------
@@ -75,7 +81,7 @@ def absolute_error(x: Array, y: Array, /) -> Any:
     >>> ops.absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
     array([0., 2.])
     """
-    x, y = alike("absolute_error", x=x, y=y)
+    x, y = same_shape("absolute_error", x=x, y=y)
     return abs(x - y)
 
 
@@ -102,8 +108,8 @@ def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> An
     np.float64(1.0)
     """
     check_reduction("mean_absolute_error", reduction)
-    x, y = alike("mean_absolute_error", x=x, y=y)
-    return reduced(abs(x - y), reduction)
+    x, y = same_shape("mean_absolute_error", x=x, y=y)
+    return reduce_losses(abs(x - y), reduction)
 
 
 @public("fdbr.ops")
@@ -118,7 +124,7 @@ def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | N
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
     weight
-        A weight for each element, in the shape of ``x``; the mean is by their sum.
+        A weight for each element, in the shape of ``x``; the mean divides by their sum.
 
     Raises
     ------
@@ -131,7 +137,7 @@ def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | N
     np.float64(1.5)
     """
     check_reduction("l1_loss", reduction)
-    x, y = alike("l1_loss", x=x, y=y)
+    x, y = same_shape("l1_loss", x=x, y=y)
     return _weighted("l1_loss", abs(x - y), weight, reduction)
 
 
@@ -158,9 +164,9 @@ def squared_error(x: Array, y: Array, /) -> Any:
     >>> ops.squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
     array([0., 4.])
     """
-    x, y = alike("squared_error", x=x, y=y)
-    away = x - y
-    return away * away
+    x, y = same_shape("squared_error", x=x, y=y)
+    difference = x - y
+    return difference * difference
 
 
 @public("fdbr.ops")
@@ -183,9 +189,9 @@ def squared_difference(x: Array, y: Array, /) -> Any:
     >>> ops.squared_difference(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
     array([0., 4.])
     """
-    x, y = alike("squared_difference", x=x, y=y)
-    away = x - y
-    return away * away
+    x, y = same_shape("squared_difference", x=x, y=y)
+    difference = x - y
+    return difference * difference
 
 
 @public("fdbr.ops")
@@ -224,8 +230,8 @@ def _squared(x: Any, y: Any, reduction: str) -> Any:
     if reduction != "none" and x.dtype == y.dtype and is_large(x):
         total = squared_distance(x, y, tuple(range(x.ndim))).reshape(())
         return total / x.size if reduction == "mean" else total
-    away = x - y
-    return reduced(away * away, reduction)
+    difference = x - y
+    return reduce_losses(difference * difference, reduction)
 
 
 @public("fdbr.ops")
@@ -240,7 +246,7 @@ def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | 
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
     weight
-        A weight for each element, in the shape of ``x``; the mean is by their sum.
+        A weight for each element, in the shape of ``x``; the mean divides by their sum.
 
     Raises
     ------
@@ -253,26 +259,26 @@ def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | 
     np.float64(4.0)
     """
     check_reduction("mse_loss", reduction)
-    x, y = alike("mse_loss", x=x, y=y)
+    x, y = same_shape("mse_loss", x=x, y=y)
     if weight is None:
         return _squared(x, y, reduction)
-    away = x - y
-    return _weighted("mse_loss", away * away, weight, reduction)
+    difference = x - y
+    return _weighted("mse_loss", difference * difference, weight, reduction)
 
 
-# --- squared near 0 and absolute far out --------------------------------------------
+# --- squared for small differences, absolute for large ones ---------------------------
 
 
-def _bent_slope(away: Any, delta: float, tip: float) -> Any:
-    near = clip(away, -delta, delta)
-    return near if tip == 1 else near / tip
+def _huber_derivative(difference: Any, delta: float, divisor: float) -> Any:
+    clipped_difference = clip(difference, -delta, delta)
+    return clipped_difference if divisor == 1 else clipped_difference / divisor
 
 
-@elementwise(away=_bent_slope, compound=True)
-def _bent(xp: Any, away: Array, *, delta: float, tip: float) -> Array:
-    """Half the square up to ``delta``, and the line that goes on from there; by ``tip``."""
-    near = clipped(xp, away, -delta, delta)
-    return near / tip * (away - 0.5 * near)
+@elementwise(difference=_huber_derivative, compound=True)
+def scaled_huber(xp: Any, difference: Array, *, delta: float, divisor: float) -> Array:
+    """Half the square up to ``delta``, continued by a line, divided by ``divisor``."""
+    clipped_difference = clipped(xp, difference, -delta, delta)
+    return clipped_difference / divisor * (difference - 0.5 * clipped_difference)
 
 
 @public("fdbr.ops")
@@ -286,7 +292,7 @@ def huber_loss(
     reduction: str = "mean",
     weight: Array | None = None,
 ) -> Any:
-    """Half the square of ``x - y`` up to ``delta``, and a straight line beyond it.
+    """The Huber loss: half the square of ``x - y`` up to ``delta``, and linear beyond it.
 
     ``0.5 * a**2`` where ``a = abs(x - y)`` is at most ``delta``, and elsewhere
     ``delta * (a - 0.5 * delta)``: Huber, *Robust estimation of a location parameter*, 1964.
@@ -301,8 +307,8 @@ def huber_loss(
     reduction
         ``"mean"``, ``"sum"``, ``"none"``, or ``"sum_along_second_axis"``.
     weight
-        A weight for each element, in the shape of ``x``; the mean is by the number of elements,
-        as PyTorch's.
+        A weight for each element, in the shape of ``x``; the mean divides by the number of
+        elements, as in PyTorch.
 
     Raises
     ------
@@ -317,8 +323,8 @@ def huber_loss(
     check_reduction("huber_loss", reduction, "sum_along_second_axis")
     if not delta > 0:
         raise ValueError(f"fdbr.ops.huber_loss: delta must be positive, got {delta}")
-    x, y = alike("huber_loss", x=x, y=y)
-    losses = _bent(x - y, delta=float(delta), tip=1.0)
+    x, y = same_shape("huber_loss", x=x, y=y)
+    losses = scaled_huber(x - y, delta=float(delta), divisor=1.0)
     if reduction != "sum_along_second_axis":
         return _weighted("huber_loss", losses, weight, reduction, by_weights=False)
     if x.ndim < 2:
@@ -332,7 +338,7 @@ def huber_loss(
 @public("fdbr.ops")
 @in_single
 def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str = "mean") -> Any:
-    """`huber_loss` by ``beta``: the absolute error with a round tip.
+    """`huber_loss` divided by ``beta``: the absolute error, smooth near 0.
 
     ``0.5 * a**2 / beta`` where ``a = abs(x - y)`` is below ``beta``, and elsewhere
     ``a - 0.5 * beta``: Girshick, *Fast R-CNN*, ICCV 2015.
@@ -342,7 +348,7 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
     x, y
         Arrays of one shape; ``x`` is floating.
     beta
-        Where the square ends; with 0 it is `l1_loss`.
+        The difference at which the square ends; with 0 it is `l1_loss`.
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
 
@@ -359,15 +365,18 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
     check_reduction("smooth_l1_loss", reduction)
     if not beta >= 0:
         raise ValueError(f"fdbr.ops.smooth_l1_loss: beta must be at least 0, got {beta}")
-    x, y = alike("smooth_l1_loss", x=x, y=y)
-    beta, away = float(beta), x - y
-    return reduced(abs(away) if beta == 0 else _bent(away, delta=beta, tip=beta), reduction)
+    x, y = same_shape("smooth_l1_loss", x=x, y=y)
+    beta, difference = float(beta), x - y
+    return reduce_losses(
+        abs(difference) if beta == 0 else scaled_huber(difference, delta=beta, divisor=beta),
+        reduction,
+    )
 
 
 @public("fdbr.ops")
 @in_single
 def log_cosh(x: Array, y: Array, /, *, reduction: str = "none") -> Any:
-    """``log(cosh(x - y))``, without overflow: half the square near 0, the size less log 2 far out.
+    """``log(cosh(x - y))``: about half the square near 0, and linear for large values.
 
     Parameters
     ----------
@@ -387,6 +396,6 @@ def log_cosh(x: Array, y: Array, /, *, reduction: str = "none") -> Any:
     array([  0.        , 999.30685282])
     """
     check_reduction("log_cosh", reduction)
-    x, y = alike("log_cosh", x=x, y=y)
-    away = x - y
-    return reduced(away + softplus(-2.0 * away) - _LOG_2, reduction)
+    x, y = same_shape("log_cosh", x=x, y=y)
+    difference = x - y
+    return reduce_losses(difference + softplus(-2.0 * difference) - _LOG_2, reduction)

@@ -1,4 +1,4 @@
-"""Losses over many classes, of which each example looks at a few."""
+"""Losses over many classes that compute a few of them for each example."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from fdbr.ops.elementwise.exponential import exp, log1p
 from fdbr.ops.nn.activations.exponentials import logsumexp
 from fdbr.ops.nn.activations.nonlinearities import softplus
 from fdbr.ops.nn.attention.embedding import embed
-from fdbr.ops.nn.losses.checks import check_reduction, counted_mean, in_dtype_of, reduced
-from fdbr.ops.nn.losses.labels import checked_labels, refuse_other_labels
+from fdbr.ops.nn.losses.checks import check_reduction, counted_mean, in_dtype_of, reduce_losses
+from fdbr.ops.nn.losses.labels import check_labels, checked_labels
 from fdbr.ops.products import matmul
 from fdbr.ops.reductions.reduce import argmax, sum
 from fdbr.ops.shape.creation import arrays, asarray
@@ -39,7 +39,7 @@ def _operands(name: str, x: Any, labels: Any, weight: Any) -> tuple[Any, Any, An
             f"fdbr.ops.{name}: x must have shape (batch, size) and weight (rows, size), got "
             f"{describe(x)} and {describe(weight)}"
         )
-    refuse_other_labels(name, labels, x, "x")
+    check_labels(name, labels, x, "x")
     return x, labels, weight
 
 
@@ -56,7 +56,7 @@ def _samples(name: str, samples: Any, x: Any, weight: Any) -> Any:
 
 
 def _products(x: Any, weight: Any, rows: Any) -> Any:
-    """The product of each example with some rows of the weight: its own ones, or those of all."""
+    """Multiply each example by rows of the weight, sampled per example or for all."""
     chosen = embed(weight, rows)
     if rows.ndim == 1:
         return matmul(x, matrix_transpose(chosen))
@@ -76,7 +76,7 @@ def negative_sampling(
     ignore_label: int | None = -1,
     reduction: str = "sum",
 ) -> Any:
-    """The loss of telling each example's label from classes drawn at random.
+    """The negative sampling loss: each example's label against randomly drawn classes.
 
     ``-log(sigmoid(x · w[label])) - sum(log(sigmoid(-x · w[sample])))``: Mikolov et al.,
     *Distributed representations of words and phrases*, NIPS 2013.
@@ -90,10 +90,10 @@ def negative_sampling(
     weight
         A row for each class, shape ``(classes, size)``.
     samples
-        Classes that were drawn, integers, shape ``(batch, count)``, or ``(count,)`` for the same
-        ones of all examples: see `fdbr.nn.WalkerAlias`.
+        Drawn classes, integers, shape ``(batch, count)``, or ``(count,)`` for the same classes in
+        all examples: see `fdbr.nn.WalkerAlias`.
     ignore_label
-        A label whose examples do not count.
+        A label whose examples are ignored.
     reduction
         ``"sum"``, as in Chainer; ``"mean"`` over the examples that count; or ``"none"``.
 
@@ -124,7 +124,7 @@ def negative_sampling(
         losses = where(counted, losses, 0)
         if reduction == "mean":
             return counted_mean(losses, counted)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 @public("fdbr.ops")
@@ -133,7 +133,7 @@ def negative_sampling(
 def black_out(
     x: Array, labels: Array, weight: Array, samples: Array, /, *, reduction: str = "mean"
 ) -> Any:
-    """The BlackOut loss: the label against classes drawn at random, in one softmax.
+    """The BlackOut loss: the label against randomly drawn classes, in one softmax.
 
     ``-log(p[label]) - sum(log(1 - p[sample]))``, where ``p`` is the softmax of ``x · w`` over the
     label and the samples: Ji et al., *BlackOut: speeding up recurrent neural network language
@@ -148,8 +148,8 @@ def black_out(
     weight
         A row for each class, shape ``(classes, size)``.
     samples
-        Classes that were drawn, integers, shape ``(batch, count)``, or ``(count,)`` for the same
-        ones of all examples: see `fdbr.nn.WalkerAlias`.
+        Drawn classes, integers, shape ``(batch, count)``, or ``(count,)`` for the same classes in
+        all examples: see `fdbr.nn.WalkerAlias`.
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
 
@@ -173,14 +173,14 @@ def black_out(
     true = sum(x * embed(weight, labels), axis=1, keepdims=True)
     scores = concat([true, _products(x, weight, samples)], axis=1)
     whole = logsumexp(scores, axis=1, keepdims=True)
-    # 1 - p would have no digit left where p is next to 1, which the largest alone can be.
+    # 1 - p cancels where p is near 1, which only the largest can be.
     top = argmax(stop_gradient(scores), axis=1, keepdims=True)
     is_top = beside(np.arange(scores.shape[1]), x) == top
     others = logsumexp(where(is_top, -np.inf, scores), axis=1, keepdims=True)
     small = log1p(-exp(where(is_top, -np.inf, scores - whole)))
     rest = where(is_top, others - whole, small)
     losses = whole[:, 0] - true[:, 0] - sum(rest[:, 1:], axis=1)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)
 
 
 # --- trees --------------------------------------------------------------------------
@@ -199,9 +199,9 @@ def binary_hierarchical_softmax(
     *,
     reduction: str = "sum",
 ) -> Any:
-    """The negative log likelihood of leaves of a binary tree, decided from the root on.
+    """The negative log likelihood of leaves of a binary tree of decisions.
 
-    At each node on the way to a label the decision has the probability ``sigmoid(sign * x ·
+    At each node on the path to a label, the decision has the probability ``sigmoid(sign * x ·
     w[node])``: Morin & Bengio, *Hierarchical probabilistic neural network language model*, AISTATS
     2005.
 
@@ -214,11 +214,11 @@ def binary_hierarchical_softmax(
     weight
         A row for each inner node, shape ``(nodes, size)``.
     paths
-        The nodes on the way to each leaf, integers, shape ``(leaves, depth)``; rows are filled up
+        The nodes on the path to each leaf, integers, shape ``(leaves, depth)``; rows are padded
         with any node.
     signs
-        1 for left and -1 for right at these nodes, and 0 behind the end, in the same shape.
-        `fdbr.nn.tree_paths` makes both of a tree.
+        1 for left and -1 for right at these nodes, and 0 after the end, in the same shape.
+        `fdbr.nn.tree_paths` makes both from a tree.
     reduction
         ``"sum"``, as in Chainer, ``"mean"`` or ``"none"``.
 
@@ -253,4 +253,4 @@ def binary_hierarchical_softmax(
     nodes = checked_labels(name, nodes, weight.shape[0], hint="", what="nodes")
     along = softplus(-turns * _products(x, weight, nodes))
     losses = sum(where(turns != 0, along, 0), axis=1)
-    return reduced(losses, reduction)
+    return reduce_losses(losses, reduction)

@@ -1,4 +1,4 @@
-"""The cross entropy with the softmax of logits: its value and its derivative as one operation."""
+"""The cross entropy of the softmax of logits, with value and derivative as one operation."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.devices import beside
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.nn.activations.exponentials import exp_in_place, log_softmax, max_along
-from fdbr.ops.nn.losses.labels import at_labels, chosen
+from fdbr.ops.nn.losses.labels import label_key, select_labels
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.reductions.squared_error import is_large
 from fdbr.ops.shape.creation import asarray
@@ -22,24 +22,24 @@ from fdbr.ops.shape.manipulation import squeeze
 
 __all__ = ["hard_losses", "soft_losses", "take_at_labels"]
 
-_FEW = 64  # classes, below which NumPy reduces over them faster when they are not innermost
+_FEW = 64  # classes, below which NumPy reduces faster if they are not the innermost axis
 
-_MANY = 1 << 10  # elements, below which nothing is gained by it
+_MANY = 1 << 10  # elements, below which moving the axis does not pay
 _LONG = 1 << 22  # bytes of logits from which on examples are divided among threads
-_SHARE = 1 << 19  # bytes of a piece
+_SHARE = 1 << 19  # bytes that a thread computes at a time
 
 
 # --- with labels --------------------------------------------------------------------
 
 
 def _batch_examples(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    # A batch is one more axis of examples.
+    # The batch is merged into the axis of examples.
     return apply(*(spread(asarray(v), b, size) for v, b in zip(values, batched, strict=True)))
 
 
 @indexed(
     lambda ct, shape, indices, params: ct,
-    lambda ct, shape, indices, params: -chosen(ct, *indices),
+    lambda ct, shape, indices, params: -select_labels(ct, *indices),
     batch=_batch_examples,
 )
 def _subtract_at_labels(xp: Any, x: Array, values: Array, labels: Array) -> Array:
@@ -47,13 +47,13 @@ def _subtract_at_labels(xp: Any, x: Array, values: Array, labels: Array) -> Arra
 
 
 def take_at_labels(xp: Any, x: Any, values: Any, labels: Any) -> Any:
-    """Subtract values at labels in the memory of ``x``, which must be nobody else's."""
-    x[at_labels(xp, labels)] -= values
+    """Subtract values at labels from ``x`` in place; the caller must have the only reference."""
+    x[label_key(xp, labels)] -= values
     return x
 
 
-def _cross_entropy_pull(cts: Any, out: Any, labels: Any) -> Any:
-    """``(softmax(x) - onehot(labels)) * ct``, and what came through the softmax itself."""
+def _cross_entropy_vjp(cts: Any, out: Any, labels: Any) -> Any:
+    """Compute ``(softmax(x) - onehot(labels)) * ct``, plus the term through the saved softmax."""
     loss_ct, share_ct = cts
     shares = out[1]
     total = None
@@ -65,17 +65,17 @@ def _cross_entropy_pull(cts: Any, out: Any, labels: Any) -> Any:
     return total
 
 
-def _cross_entropy_push(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
-    moved = out[1] * t
-    total = moved.sum(axis=-1, keepdims=True)
-    return squeeze(total, axis=-1) - chosen(t, labels), moved - out[1] * total
+def _cross_entropy_jvp(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
+    d_logs = out[1] * t
+    total = d_logs.sum(axis=-1, keepdims=True)
+    return squeeze(total, axis=-1) - select_labels(t, labels), d_logs - out[1] * total
 
 
 @opaque(
-    x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples, compound=True, fresh=True
+    x=(_cross_entropy_vjp, _cross_entropy_jvp), batch=_batch_examples, compound=True, fresh=True
 )
 def _cross_entropy(xp: Any, x: Array, labels: Array) -> Array:
-    """Each example's loss, and the softmax, which the derivative needs."""
+    """Compute each example's loss, and the softmax, which the derivative needs."""
     if type(x) is not np.ndarray or x.nbytes < _LONG or x.shape[-1] >= _FEW:
         return _losses(xp, x, labels)
     loss = np.empty(x.shape[:-1], x.dtype)
@@ -91,13 +91,13 @@ def _cross_entropy(xp: Any, x: Array, labels: Array) -> Array:
 def _losses(xp: Any, x: Any, labels: Any) -> Any:
     if x.shape[-1] < _FEW and type(x) is np.ndarray and x.size >= _MANY:
         x = np.asfortranarray(x)
-    shares, largest, total = by_rows(_shares, (x.ndim - 1,), x)
-    loss = xp.log(total[..., 0]) - (x[at_labels(xp, labels)] - largest[..., 0])
+    shares, largest, total = by_rows(_softmax_parts, (x.ndim - 1,), x)
+    loss = xp.log(total[..., 0]) - (x[label_key(xp, labels)] - largest[..., 0])
     return loss, shares
 
 
-def _shares(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
-    """The softmax, and what it is made by: the largest logit, and the sum."""
+def _softmax_parts(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
+    """Return the softmax, the largest logit, and the sum of exponentials."""
     largest = max_along(x, axes)
     weights = exp_in_place(array_module(x), x - largest)
     total = accumulate(weights, axes, keepdims=True)
@@ -105,25 +105,25 @@ def _shares(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
     return weights, largest, total
 
 
-def _sums(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
-    """The largest logit, and the sum of the exponentials that the softmax is made by."""
+def _max_and_sum(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
+    """Return the largest logit, and the sum of exponentials."""
     largest = max_along(x, axes)
     weights = exp_in_place(array_module(x), x - largest)
     return largest, accumulate(weights, axes, keepdims=True)
 
 
-def _losses_alone(x: Any, labels: Any) -> Any:
-    """Each example's loss, where nobody asks for the derivative."""
-    largest, total = by_rows(_sums, (x.ndim - 1,), x)
-    return np.log(total[..., 0]) - (x[at_labels(np, labels)] - largest[..., 0])
+def _losses_without_softmax(x: Any, labels: Any) -> Any:
+    """Compute each example's loss without the softmax, if no derivative is needed."""
+    largest, total = by_rows(_max_and_sum, (x.ndim - 1,), x)
+    return np.log(total[..., 0]) - (x[label_key(np, labels)] - largest[..., 0])
 
 
 def hard_losses(logits: Any, labels: Any) -> Any:
-    """``logsumexp(x) - x[t]`` for logits along the last axis, and labels in range."""
+    """Compute ``logsumexp(x) - x[t]`` for logits along the last axis, and labels in range."""
     few = logits.size < _MANY
     plain = type(logits) is np.ndarray and not isinstance(labels, Tracer)
     if plain and (logits.shape[-1] >= _FEW or few):
-        return _losses_alone(logits, labels)
+        return _losses_without_softmax(logits, labels)
     return _cross_entropy(logits, beside(labels, logits))[0]
 
 
@@ -131,34 +131,34 @@ def hard_losses(logits: Any, labels: Any) -> Any:
 
 
 def _soft_values(axes: tuple[int, ...], x: Any, p: Any) -> tuple[Any, Any]:
-    away = x - x.max(axis=axes, keepdims=True)
-    xp = array_module(away)
-    away = away - xp.log(accumulate(xp.exp(away), axes, keepdims=True))
-    return away, -accumulate(p * away, axes, keepdims=True)
+    shifted = x - x.max(axis=axes, keepdims=True)
+    xp = array_module(shifted)
+    shifted = shifted - xp.log(accumulate(xp.exp(shifted), axes, keepdims=True))
+    return shifted, -accumulate(p * shifted, axes, keepdims=True)
 
 
-def _soft_slope(axes: tuple[int, ...], logs: Any, p: Any, ct: Any) -> Any:
+def _soft_vjp_of_rows(axes: tuple[int, ...], logs: Any, p: Any, ct: Any) -> Any:
     return ct * (exp(logs) * accumulate(p, axes, keepdims=True) - p)
 
 
-def _soft_pull(cts: Any, p: Any, out: Any) -> Any:
+def _soft_vjp(cts: Any, p: Any, out: Any) -> Any:
     by_loss, by_logs = cts
     logs = out[1]
     axes = (logs.ndim - 1,)
-    total = None if by_loss is None else by_rows(_soft_slope, axes, logs, p, by_loss)
+    total = None if by_loss is None else by_rows(_soft_vjp_of_rows, axes, logs, p, by_loss)
     if by_logs is not None:
         term = by_logs - exp(logs) * accumulate(by_logs, axes, keepdims=True)
         total = term if total is None else total + term
     return total
 
 
-def _soft_push(t: Any, p: Any, out: Any) -> tuple[Any, Any]:
+def _soft_jvp(t: Any, p: Any, out: Any) -> tuple[Any, Any]:
     axes = (t.ndim - 1,)
-    moved = t - accumulate(exp(out[1]) * t, axes, keepdims=True)
-    return -accumulate(p * moved, axes, keepdims=True), moved
+    d_logs = t - accumulate(exp(out[1]) * t, axes, keepdims=True)
+    return -accumulate(p * d_logs, axes, keepdims=True), d_logs
 
 
-def _soft_weight_push(t: Any, out: Any) -> tuple[Any, Any]:
+def _soft_weight_jvp(t: Any, out: Any) -> tuple[Any, Any]:
     return -accumulate(t * out[1], (t.ndim - 1,), keepdims=True), 0 * t
 
 
@@ -167,21 +167,21 @@ def _batch_soft(apply: Any, values: Any, batched: Any, size: int, params: Any) -
 
 
 @opaque(
-    x=(_soft_pull, _soft_push),
+    x=(_soft_vjp, _soft_jvp),
     p=(
         lambda cts, out: None if cts[0] is None else -cts[0] * out[1],
-        _soft_weight_push,
+        _soft_weight_jvp,
     ),
     batch=_batch_soft,
 )
 def _soft_cross_entropy(xp: Any, x: Array, p: Array) -> Array:
-    """``-sum(p * log_softmax(x))`` along the last axis, which stays, and the logarithms."""
+    """Compute ``-sum(p * log_softmax(x))`` along the last axis, kept, and the logarithms."""
     logs, losses = by_rows(_soft_values, (x.ndim - 1,), x, p)
     return losses, logs
 
 
 def soft_losses(logits: Any, labels: Any) -> Any:
-    """``-sum(p * log_softmax(x))`` along the last axis, of arrays of one shape."""
+    """Compute ``-sum(p * log_softmax(x))`` along the last axis of arrays of one shape."""
     if labels.dtype == logits.dtype and is_large(logits):
         return _soft_cross_entropy(logits, labels)[0][..., 0]
     return -sum(labels * log_softmax(logits), axis=-1)

@@ -1,1 +1,1 @@
-"""Normalisation by statistics."""
+"""Normalization by statistics."""

@@ -1,4 +1,4 @@
-"""Channels that are decorrelated over a batch."""
+"""Decorrelated batch normalization."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ __all__ = ["decorrelated_batch_norm"]
 # --- the inverse square root of symmetric matrices ----------------------------------
 
 
-def _by_root(ct: Any, out: Any, root: Any) -> Any:
+def _root_rule(ct: Any, out: Any, root: Any) -> Any:
     solved = _lyapunov(root, ct)
     return -(out.mT @ solved + solved @ out.mT)
 
 
 @opaque(
     root=(
-        lambda ct, root, out, like: fit(_by_root(ct, out, root), like),
+        lambda ct, root, out, like: fit(_root_rule(ct, out, root), like),
         lambda t, root, out: -_lyapunov(root, out @ t + t @ out),
     ),
     right=(
@@ -36,7 +36,7 @@ def _by_root(ct: Any, out: Any, root: Any) -> Any:
     batch=leading(2),
 )
 def _lyapunov(xp: Any, root: Array, right: Array) -> Array:
-    """The matrices with ``X root + root X = right``, for positive definite roots."""
+    """Solve ``X root + root X = right`` for positive definite roots."""
     values, vectors = lapack(xp, "eigh", root, strict=False)
     sums = values[..., :, None] + values[..., None, :]
     return vectors @ ((vectors.mT @ right @ vectors) / sums) @ vectors.mT
@@ -50,12 +50,12 @@ def _lyapunov(xp: Any, root: Array, right: Array) -> Array:
     batch=leading(2),
 )
 def _inverse_root(xp: Any, x: Array, *, eps: float) -> Array:
-    """``(x + eps * I) ** (-1/2)`` of symmetric matrices, whose eigenvalues may be equal."""
+    """``(x + eps * I) ** (-1/2)`` of symmetric matrices, differentiable at equal eigenvalues."""
     values, vectors = lapack(xp, "eigh", x, strict=False)
     return (vectors / xp.sqrt(values + eps)[..., None, :]) @ vectors.mT
 
 
-# --- for the user -------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------
 
 
 @public("fdbr.ops")
@@ -68,29 +68,29 @@ def decorrelated_batch_norm(
     projection: Array = None,
     eps: float = 2e-5,
 ) -> tuple[Any, Any, Any]:
-    """Channels brought to mean 0 and, within each group, to the identity as their covariance.
+    """Normalize channels to mean 0 and, within each group, to covariance identity.
 
-    ``(covariance + eps * I) ** (-1/2) @ (x - mean)``, which turns nothing more than it must
-    (ZCA): Huang, Yang, Lang & Deng, *Decorrelated batch normalization*, CVPR 2018.
+    ``(covariance + eps * I) ** (-1/2) @ (x - mean)``, which is ZCA whitening: Huang, Yang, Lang &
+    Deng, *Decorrelated batch normalization*, CVPR 2018.
 
     Parameters
     ----------
     x
         Real floating, shape ``(N, C, *spatial)``.
     groups
-        Into how many parts the channels are divided.
+        The number of groups of channels.
     mean, projection
         Known statistics, of shapes ``(groups, C / groups)`` and ``(groups, C / groups, C /
         groups)``, as in inference; by default those of ``x``.
     eps
-        What is added to the variances.
+        A number added to the variances.
 
     Returns
     -------
     out
-        The normalised array.
+        The normalized array.
     mean, projection
-        The statistics by which it was made.
+        The statistics used.
 
     Raises
     ------
@@ -129,14 +129,14 @@ def decorrelated_batch_norm(
         covariance = matmul(away, away.mT) * (1 / parts.shape[-1])
         projection = _inverse_root(covariance, eps=float(eps))
     else:
-        mean = _fitting(name, "mean", mean, (groups, size))
-        projection = _fitting(name, "projection", projection, (groups, size, size))
+        mean = _checked_shape(name, "mean", mean, (groups, size))
+        projection = _checked_shape(name, "projection", projection, (groups, size, size))
         away = parts - expand_dims(mean, axis=-1)
     out = reshape(matmul(projection, away), channels.shape)
     return moveaxis(out, 0, 1), mean, projection
 
 
-def _fitting(function: str, name: str, value: Any, shape: tuple[int, ...]) -> Any:
+def _checked_shape(function: str, name: str, value: Any, shape: tuple[int, ...]) -> Any:
     value = asarray(value)
     if value.shape != shape:
         raise ValueError(f"{function}: {name} must have shape {shape}, got {describe(value)}")

@@ -1,4 +1,4 @@
-"""Arrays brought to a scale: by neighbouring channels, by their length, by known statistics."""
+"""Normalization by neighbouring channels, by norms, and by known statistics."""
 
 from typing import Any
 
@@ -19,11 +19,11 @@ __all__ = ["batch_renorm", "local_response_norm", "normalize", "standardize"]
 
 
 @linear(
-    x=lambda ct, low, high, axis: _sums_around(ct, low=high, high=low, axis=axis),
+    x=lambda ct, low, high, axis: _window_sums(ct, low=high, high=low, axis=axis),
     batch=shifted("axis"),
 )
-def _sums_around(xp: Any, x: Array, *, low: int, high: int, axis: int) -> Array:
-    """Each element with so many before and after it along an axis, added up."""
+def _window_sums(xp: Any, x: Array, *, low: int, high: int, axis: int) -> Array:
+    """Sum each element and its neighbours, ``low`` before and ``high`` after it, along an axis."""
     out = x.copy()
     before = (slice(None),) * axis
     length = x.shape[axis]
@@ -45,7 +45,7 @@ def local_response_norm(
     *,
     average: bool = True,
 ) -> Any:
-    """Each element divided by a power of the squares in neighbouring channels.
+    """Divide each element by a power of the squares in neighbouring channels.
 
     ``x / (k + alpha * mean of squares) ** beta``: Krizhevsky, Sutskever & Hinton, *ImageNet
     classification with deep convolutional neural networks*, NIPS 2012.
@@ -55,19 +55,18 @@ def local_response_norm(
     x
         Real floating, shape ``(N, C, *spatial)``.
     size
-        How many channels are looked at: ``size // 2`` before each, and ``(size - 1) // 2`` after
-        it; what lies outside counts as 0.
+        The number of channels in a window: ``size // 2`` before each channel, and
+        ``(size - 1) // 2`` after it; channels outside ``x`` count as 0.
     alpha, beta, k
         Numbers, with PyTorch's defaults.
     average
-        Whether the squares are divided by ``size``, as in PyTorch.  Chainer and the paper add
-        them up, over ``size // 2`` channels on both sides: their defaults are ``average=False,
-        k=2``.
+        Whether to divide the sum of squares by ``size``, as in PyTorch.  Chainer and the paper do
+        not, over ``size // 2`` channels on both sides: their defaults are ``average=False, k=2``.
 
     Raises
     ------
     TypeError, ValueError
-        If ``x`` has no channels or is complex, or ``size`` is no positive integer.
+        If ``x`` has no channel axis or is complex, or ``size`` is not a positive integer.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -83,7 +82,7 @@ def local_response_norm(
     if x.ndim < 2:
         raise ValueError(f"{name}: x must have shape (N, C, ...), got {describe(x)}")
     high = (count - 1) // 2 if average else count // 2
-    squares = _sums_around(x * x, low=count // 2, high=high, axis=1)
+    squares = _window_sums(x * x, low=count // 2, high=high, axis=1)
     rate = float(alpha) / count if average else float(alpha)
     return x * (squares * rate + float(k)) ** -float(beta)
 
@@ -99,7 +98,7 @@ def normalize(
     add_eps: bool = False,
     dim: int | tuple[int, ...] | None = None,
 ) -> Any:
-    """Vectors along an axis divided by their norm: ``x / max(norm(x), eps)``.
+    """Divide vectors along an axis by their norm: ``x / max(norm(x), eps)``.
 
     Parameters
     ----------
@@ -108,16 +107,16 @@ def normalize(
     p
         The norm's order; 2 is the Euclidean one.
     axis, dim
-        The axis or axes of the vectors; the second is PyTorch's name.
+        The axis or axes of the vectors; ``dim`` is PyTorch's name.
     eps
-        What the divisor is at least.
+        The least divisor.
     add_eps
-        Whether ``eps`` is added to the norm instead, as in Chainer, where it is 1e-5.
+        Whether to add ``eps`` to the norm instead, as in Chainer, where it is 1e-5.
 
     Raises
     ------
     ValueError
-        If there is no such axis.
+        If the axis does not exist.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -141,23 +140,23 @@ def standardize(
     variance: Array = None,
     eps: float = 1e-5,
 ) -> Any:
-    """``(x - mean) / sqrt(variance + eps)``, by known statistics or those over some axes.
+    """``(x - mean) / sqrt(variance + eps)``, with known statistics or those over some axes.
 
     Parameters
     ----------
     x
         Real floating.
     axis
-        The axes over which statistics are taken where none are given.
+        The axes of the statistics, if none are given.
     mean, variance
         Known statistics, which broadcast with ``x``.
     eps
-        What keeps the division from 0.
+        A positive number that avoids division by 0.
 
     Raises
     ------
     ValueError
-        If one only of the statistics is given.
+        If only one of the statistics is given.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -176,17 +175,17 @@ def standardize(
 
 
 @constant(batch=aligned)
-def _stretch(xp: Any, variance: Array, known: Array, *, eps: float, limit: float) -> Array:
-    """The standard deviations of a batch by the known ones, within limits."""
+def _clipped_ratio(xp: Any, variance: Array, known: Array, *, eps: float, limit: float) -> Array:
+    """The ratio of a batch's standard deviations to the known ones, within limits."""
     ratio = xp.sqrt((variance + eps) / (known + eps))
     return xp.minimum(xp.maximum(ratio, 1 / limit), limit)
 
 
 @constant(batch=aligned)
-def _shift(
+def _clipped_shift(
     xp: Any, mean: Array, known: Array, variance: Array, *, eps: float, limit: float
 ) -> Array:
-    """The distance of a batch's means from the known ones, in their deviations, within limits."""
+    """The difference of a batch's means from the known ones, in known deviations, within limits."""
     away = (mean - known) / xp.sqrt(variance + eps)
     return xp.minimum(xp.maximum(away, -limit), limit)
 
@@ -205,11 +204,11 @@ def batch_renorm(
     axis: int = 1,
     eps: float = 1e-5,
 ) -> tuple[Any, Any, Any]:
-    """`batch_norm`, corrected towards what known statistics give, by no more than some limits.
+    """`batch_norm` with a bounded correction towards known statistics.
 
-    ``batch_norm(x) * r + d`` with ``r = std / running_std``, between ``1 / r_max`` and ``r_max``,
-    and ``d = (mean - running_mean) / running_std``, between ``-d_max`` and ``d_max``, of which no
-    derivative is taken: Ioffe, *Batch renormalization*, NIPS 2017.
+    ``batch_norm(x) * r + d`` with ``r = std / running_std``, clipped to ``[1 / r_max, r_max]``, and
+    ``d = (mean - running_mean) / running_std``, clipped to ``[-d_max, d_max]``; ``r`` and ``d`` are
+    constants for derivatives: Ioffe, *Batch renormalization*, NIPS 2017.
 
     Parameters
     ----------
@@ -218,13 +217,13 @@ def batch_renorm(
     running_mean, running_var
         The known statistics, shape ``(C,)``.
     r_max, d_max
-        The limits.  With 1 and 0, Chainer's defaults, it is `batch_norm`; the paper begins with
+        The limits.  With 1 and 0, Chainer's defaults, it is `batch_norm`; the paper starts with
         these and ends at 3 and 5.
 
     Returns
     -------
     out
-        The normalised array, times weight, plus bias.
+        The normalized array, times weight, plus bias.
     mean, variance
         The statistics of ``x``, as of `batch_norm`.
 
@@ -257,13 +256,15 @@ def batch_renorm(
                 f"shape {mean.shape}"
             )
     center, spread = known.values()
-    scale = _stretch(variance, spread, eps=float(eps), limit=float(r_max))
-    move = _shift(mean, center, spread, eps=float(eps), limit=float(d_max))
-    return _moved(name, out, scale, move, weight, bias, axis), mean, variance
+    scale = _clipped_ratio(variance, spread, eps=float(eps), limit=float(r_max))
+    offset = _clipped_shift(mean, center, spread, eps=float(eps), limit=float(d_max))
+    return _scale_and_shift(name, out, scale, offset, weight, bias, axis), mean, variance
 
 
-def _moved(name: str, out: Any, scale: Any, move: Any, weight: Any, bias: Any, axis: int) -> Any:
-    """``(out * scale + move) * weight + bias`` along one axis."""
+def _scale_and_shift(
+    name: str, out: Any, scale: Any, offset: Any, weight: Any, bias: Any, axis: int
+) -> Any:
+    """``(out * scale + offset) * weight + bias`` along one axis."""
     for title, value in (("weight", weight), ("bias", bias)):
         if value is not None and tuple(value.shape) != tuple(scale.shape):
             raise ValueError(
@@ -272,7 +273,7 @@ def _moved(name: str, out: Any, scale: Any, move: Any, weight: Any, bias: Any, a
             )
     lengths = [1] * out.ndim
     lengths[axis] = -1
-    out = out * reshape(scale, lengths) + reshape(move, lengths)
+    out = out * reshape(scale, lengths) + reshape(offset, lengths)
     if weight is not None:
         out = out * reshape(weight, lengths)
     return out if bias is None else out + reshape(bias, lengths)

@@ -1,4 +1,4 @@
-"""Arrays with mean 0 and variance 1 along some axes, and that times a weight, plus a bias."""
+"""Operations that normalize arrays to mean 0 and variance 1, with weight and bias."""
 
 import functools
 import math
@@ -29,8 +29,8 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
     return math.prod([shape[axis] for axis in axes])
 
 
-def _standard_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
-    """The cotangent of ``x`` by those of the output, the mean and the variance."""
+def _standard_vjp(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
+    """Compute the cotangent of ``x`` from those of the output, the mean and the variance."""
     y, _, variance = out
     by_y, by_mean, by_variance = cts
     scale = sqrt(variance + eps)
@@ -58,17 +58,17 @@ def _unscaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any, weight: Any = 
     return total
 
 
-def _standard_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
+def _standard_jvp(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
     y, _, variance = out
     scale = sqrt(variance + eps)
     mean = _mean(t, axes)
-    away = t - mean
-    shared = _mean(away * y, axes)
-    return (away - y * shared) / scale, mean, 2 * scale * shared
+    deviation = t - mean
+    shared = _mean(deviation * y, axes)
+    return (deviation - y * shared) / scale, mean, 2 * scale * shared
 
 
 @opaque(
-    x=(_standard_pull, _standard_push),
+    x=(_standard_vjp, _standard_jvp),
     batch=shifted("axes"),
     compound=True,
     fresh=True,
@@ -76,19 +76,19 @@ def _standard_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple
 )
 @along_rows
 def standardize(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
-    """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, which keep their axes."""
+    """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, with axes kept."""
     return _standard(xp, x, axes, eps)
 
 
 def _standard(xp: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
     mean = _mean(x, axes)
-    away = x - mean
-    variance = _mean(away * away, axes)
-    away *= 1 / xp.sqrt(variance + eps)
-    return away, mean, variance
+    deviation = x - mean
+    variance = _mean(deviation * deviation, axes)
+    deviation *= 1 / xp.sqrt(variance + eps)
+    return deviation, mean, variance
 
 
-def _rms_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
+def _rms_vjp(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
     y, square = out
     by_y, by_square = cts
     scale = sqrt(square + eps)
@@ -108,28 +108,28 @@ def _rescaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
     return total
 
 
-def _rms_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
+def _rms_jvp(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
     y, square = out
     scale = sqrt(square + eps)
     shared = _mean(t * y, axes)
     return (t - y * shared) / scale, 2 * scale * shared
 
 
-@opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
+@opaque(x=(_rms_vjp, _rms_jvp), batch=shifted("axes"), compound=True, fresh=True, total=True)
 @along_rows
 def rescale(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
-    """``x / sqrt(square + eps)`` and the mean square, which keeps its axes."""
+    """``x / sqrt(square + eps)``, and the mean square, with axes kept."""
     square = _mean(x * x, axes)
     return x * (1 / xp.sqrt(square + eps)), square
 
 
-# --- times a weight, plus a bias ----------------------------------------------------
+# --- weight and bias ------------------------------------------------------------------
 
 
-def _scaled_pull(ct: Any, x: Any, weight: Any, bias: Any) -> Any:
-    """The cotangents of ``x``, the weight and the bias, in one pass over memory.
+def _scaled_vjp(ct: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """Compute the cotangents of ``x``, the weight and the bias, in one pass over memory.
 
-    Where these are not repeated along the same axes, as under `vmap`, they are added up after it.
+    If weight and bias are not broadcast along the same axes, as under `vmap`, sums are separate.
     """
     x, weight = in_precision(x, ct.dtype), in_precision(weight, ct.dtype)
     if x.shape != ct.shape or weight.shape != bias.shape:
@@ -152,7 +152,7 @@ def _by_kernels(value: Any) -> Any:
 
 
 @opaque(
-    first=_scaled_pull,
+    first=_scaled_vjp,
     x=(lambda parts, like: fit(parts[0], like), lambda t, weight: t * weight),
     weight=(lambda parts, like: fit(parts[1], like), lambda t, x: t * x),
     bias=(lambda parts, like: fit(parts[2], like), lambda t: t),
@@ -166,46 +166,46 @@ def scaled_and_moved(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
     return x * weight + bias
 
 
-# --- both at once -------------------------------------------------------------------
+# --- normalization with weight and bias -----------------------------------------------
 
 
-def _varying(value: Any, ndim: int) -> frozenset[int]:
-    """The axes, of as many as ``ndim``, along which an array varies."""
+def _varying_axes(value: Any, ndim: int) -> frozenset[int]:
+    """The axes along which an array is not broadcast, when it has ``ndim`` axes."""
     before = ndim - value.ndim
     return frozenset([before + i for i, n in enumerate(value.shape) if n != 1])
 
 
-def _affine_pull(
+def _affine_vjp(
     cts: Any, out: Any, weight: Any, bias: Any, axes: tuple[int, ...], eps: float
 ) -> tuple[Any, ...]:
-    """A function for the cotangent of ``x``, and those of the weight and the bias.
+    """Return a function for the cotangent of ``x``, and the cotangents of the weight and the bias.
 
-    The last result tells where they lie.
+    The last result gives their axes.
     """
     _, y, _, variance = out
     ct, *rest = cts
     if ct is None:
-        return lambda: _standard_pull(rest, out[1:], axes, eps), None, None, y
+        return lambda: _standard_vjp(rest, out[1:], axes, eps), None, None, y
     if weight.shape == bias.shape and all(each is None for each in rest):
         large = reduces_by_kernel(ct) and type(y) is type(weight) is np.ndarray
-        found = _affine_together(ct, y, weight, sqrt(variance + eps), axes, large)
+        found = _affine_fused(ct, y, weight, sqrt(variance + eps), axes, large)
         if found is not None:
             return *found, y
-    by_y, *sums = _scaled_pull(ct, y, weight, bias)
+    by_y, *sums = _scaled_vjp(ct, y, weight, bias)
     by_y = by_y if rest[0] is None else by_y + rest[0]
-    return lambda: _standard_pull((by_y, *rest[1:]), out[1:], axes, eps), *sums, y
+    return lambda: _standard_vjp((by_y, *rest[1:]), out[1:], axes, eps), *sums, y
 
 
-def _affine_together(
+def _affine_fused(
     ct: Any, y: Any, weight: Any, scale: Any, axes: tuple[int, ...], large: bool
 ) -> tuple[Any, ...] | None:
-    """The same where the output alone was used, in few passes over memory.
+    """Compute the same where only the output has a cotangent, in few passes over memory.
 
-    Of what is not large only what a compiler joins as well: to it the simplest is the best, and
-    its results have the same bits.
+    Small arrays take only the branches that a compiler fuses as well, so that compiled functions
+    give the same bits.
     """
     y, weight = in_precision(y, ct.dtype), in_precision(weight, ct.dtype)
-    varying = _varying(weight, y.ndim)
+    varying = _varying_axes(weight, y.ndim)
     inner = tuple([axis for axis in axes if axis not in varying])
     if len(inner) == len(axes) and (large or weight.size == scale.size):  # as in batch norm
         by_x, *sums = by_rows(_affine_parts, axes, y, ct, weight / scale)
@@ -234,30 +234,32 @@ def _sums(axes: tuple[int, ...], ct: Any, y: Any) -> Any:
 def _by_sums(
     y: Any, ct: Any, weight: Any, scale: Any, sums: Any, axes: tuple[int, ...], inner: Any
 ) -> Any:
-    """The cotangent of ``x`` by the sums along those of the axes where the weight is constant."""
+    """Compute the cotangent of ``x`` from sums along the axes where the weight is constant."""
     shape = sums[0].shape
     outer = tuple([axis for axis in axes if axis not in inner])
     factor = weight / scale
     moved = [
-        _repeated(-_total(weight * each, outer) / (_count(y.shape, axes) * scale), shape)
+        _materialized(-_total(weight * each, outer) / (_count(y.shape, axes) * scale), shape)
         for each in sums
     ]
-    return by_rows(_moved, inner, y, ct, _repeated(factor, shape), *moved)
+    return by_rows(_shifted_cotangent, inner, y, ct, _materialized(factor, shape), *moved)
 
 
-def _moved(axes: tuple[int, ...], y: Any, ct: Any, factor: Any, by_y: Any, shift: Any) -> Any:
+def _shifted_cotangent(
+    axes: tuple[int, ...], y: Any, ct: Any, factor: Any, by_y: Any, shift: Any
+) -> Any:
     return ct * factor + y * by_y + shift
 
 
 def _sum_and_mean(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     total = _total(x, axes)
-    if not hasattr(x, "shape"):  # an expression
+    if not hasattr(x, "shape"):  # a node of the expression graph
         return total, x.mean(axis=axes, keepdims=True)
     return total, total / _count(x.shape, axes)
 
 
-def _affine_push(t: Any, out: Any, weight: Any, axes: tuple[int, ...], eps: float) -> Any:
-    push, *others = _standard_push(t, out[1:], axes, eps)
+def _affine_jvp(t: Any, out: Any, weight: Any, axes: tuple[int, ...], eps: float) -> Any:
+    push, *others = _standard_jvp(t, out[1:], axes, eps)
     return push * weight, push, *others
 
 
@@ -267,19 +269,19 @@ def _affine_batch(apply: Any, values: Any, batched: Any, size: int, params: Any)
     return apply(*values, **params | {"axes": tuple([axis + 1 for axis in params["axes"]])})
 
 
-def _fitted(ct: Any, like: Any) -> Any:
+def _fit_optional(ct: Any, like: Any) -> Any:
     return None if ct is None else fit(ct, like)
 
 
 @opaque(
-    first=_affine_pull,
-    x=(lambda parts, like: _fitted(parts[0](), like), _affine_push),
+    first=_affine_vjp,
+    x=(lambda parts, like: _fit_optional(parts[0](), like), _affine_jvp),
     weight=(
-        lambda parts, like: _fitted(parts[1], like),
+        lambda parts, like: _fit_optional(parts[1], like),
         lambda t, out: (t * out[1], None, None, None),
     ),
     bias=(
-        lambda parts, like: _fitted(parts[2], like),
+        lambda parts, like: _fit_optional(parts[2], like),
         lambda t: (t, None, None, None),
     ),
     batch=_affine_batch,
@@ -290,26 +292,26 @@ def _fitted(ct: Any, like: Any) -> Any:
 def standardize_affine(
     xp: Any, x: Array, weight: Array, bias: Array, *, axes: tuple[int, ...], eps: float
 ) -> Array:
-    """``y * weight + bias`` of the ``y``, mean and variance of `standardize`; and these three."""
+    """``y * weight + bias``, and the ``y``, mean and variance of `standardize`."""
     if type(x) is type(weight) is type(bias) is np.ndarray:
         if not reduces_by_kernel(x):
             return _affine(eps, axes, x, weight, bias)
-        varying = _varying(weight, x.ndim)
+        varying = _varying_axes(weight, x.ndim)
         if weight.shape == bias.shape and (varying.issubset(axes) or varying.isdisjoint(axes)):
             kept = varying.isdisjoint(axes)
             shape = [n if (i not in axes) is kept else 1 for i, n in enumerate(x.shape)]
-            weight, bias = _repeated(weight, tuple(shape)), _repeated(bias, tuple(shape))
+            weight, bias = _materialized(weight, tuple(shape)), _materialized(bias, tuple(shape))
             function = functools.partial(_affine, eps)
             return by_rows(function, axes, x, weight, bias, name=(_affine, eps))
     y, mean, variance = standardize(x, axes=axes, eps=eps)
     return scaled_and_moved(y, weight, bias), y, mean, variance
 
 
-def _repeated(value: Any, shape: tuple[int, ...]) -> Any:
-    """A small array of NumPy's in a shape that it broadcasts to."""
+def _materialized(value: Any, shape: tuple[int, ...]) -> Any:
+    """Copy a small NumPy array into the shape it broadcasts to, in C order."""
     if value.size == math.prod(shape):
         return value.reshape(shape)
-    out = np.empty(shape, value.dtype)  # whose elements lie side by side, as kernels need them
+    out = np.empty(shape, value.dtype)  # contiguous, as the kernels require
     out[...] = value
     return out
 

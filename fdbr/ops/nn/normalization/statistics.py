@@ -1,4 +1,4 @@
-"""Arrays brought to mean 0 and variance 1 over some axes."""
+"""Layer, RMS, group, instance and batch normalization."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"
 Axes = int | tuple[int, ...]
 
 
-# --- for the user -------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------
 
 
 @public("fdbr.ops")
@@ -36,7 +36,7 @@ def layer_norm(
     eps: float = 1e-5,
     normalized_shape: Any = None,
 ) -> Any:
-    """Each example brought to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps)``.
+    """Normalize each example to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps)``.
 
     Ba, Kiros & Hinton, *Layer normalization*, arXiv:1607.06450.
 
@@ -45,14 +45,14 @@ def layer_norm(
     x
         Real floating.
     weight, bias
-        What the result is multiplied by, and what is added then: arrays with the lengths of the
-        axes, in their order.
+        The factor and the offset of the result: arrays with the lengths of the axes, in their
+        order.
     axis
-        The axes over which the mean and the variance (which divides by the count) are taken.
+        The axes of the mean and the variance, which divides by the number of elements.
     eps
-        What keeps the division from 0.
+        A positive number that avoids division by 0.
     normalized_shape
-        PyTorch's way to give the axes: the lengths of the last ones.
+        The lengths of the last axes, PyTorch's form of ``axis``.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def layer_norm(
     """
     x = _real("layer_norm", x)
     axes = _last_axes("layer_norm", x, axis, normalized_shape)
-    return _standardized("layer_norm", x, weight, bias, tuple(sorted(axes)), axes, eps)[0]
+    return _standardize("layer_norm", x, weight, bias, tuple(sorted(axes)), axes, eps)[0]
 
 
 @public("fdbr.ops")
@@ -82,7 +82,7 @@ def rms_norm(
     eps: float | None = 1e-5,
     normalized_shape: Any = None,
 ) -> Any:
-    """Each example divided by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
+    """Divide each example by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
 
     Zhang & Sennrich, *Root mean square layer normalization*, NeurIPS 2019.
 
@@ -91,7 +91,7 @@ def rms_norm(
     x, weight, axis, normalized_shape
         As for `layer_norm`.
     eps
-        What keeps the division from 0; with `None` the dtype's ``eps``, PyTorch's default.
+        Avoids division by 0; with `None` the dtype's ``eps``, PyTorch's default.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def rms_norm(
     if eps is None:
         eps = float(finfo(x.dtype).eps)
     out, _ = rescale(x, axes=axes, eps=float(eps))
-    return _scaled("rms_norm", out, weight, None, tuple(sorted(axes)))
+    return _scale_and_shift("rms_norm", out, weight, None, tuple(sorted(axes)))
 
 
 @public("fdbr.ops")
@@ -122,7 +122,7 @@ def group_norm(
     eps: float = 1e-5,
     num_groups: int | None = None,
 ) -> Any:
-    """Each group of channels of each example brought to mean 0 and variance 1.
+    """Normalize each group of channels of each example to mean 0 and variance 1.
 
     Wu & He, *Group normalization*, ECCV 2018.
 
@@ -131,11 +131,11 @@ def group_norm(
     x
         Real floating, shape ``(N, C, *spatial)``.
     groups
-        Into how many parts the channels are divided; ``num_groups`` is another name for it.
+        The number of groups of channels; ``num_groups`` is another name for it.
     weight, bias
-        What the result is multiplied by, and what is added then: shape ``(C,)``.
+        The factor and the offset of the result: shape ``(C,)``.
     eps
-        What keeps the division from 0.
+        A positive number that avoids division by 0.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def group_norm(
 @public("fdbr.ops")
 @in_single
 def instance_norm(x: Array, weight: Array = None, bias: Array = None, *, eps: float = 1e-5) -> Any:
-    """Each channel of each example brought to mean 0 and variance 1 over its spatial axes.
+    """Normalize each channel of each example to mean 0 and variance 1 over its spatial axes.
 
     It is `group_norm` with as many groups as channels: Ulyanov, Vedaldi & Lempitsky,
     arXiv:1607.08022.
@@ -193,7 +193,7 @@ def batch_norm(
     axis: Axes = 1,
     eps: float = 1e-5,
 ) -> tuple[Any, Any, Any]:
-    """Each channel brought to mean 0 and variance 1 over all other axes.
+    """Normalize each channel to mean 0 and variance 1 over all other axes.
 
     Ioffe & Szegedy, *Batch normalization*, ICML 2015.
 
@@ -202,30 +202,30 @@ def batch_norm(
     x
         Real floating, with the channels along ``axis``: shape ``(N, C, *spatial)``.
     weight, bias
-        What the result is multiplied by, and what is added then: shape ``(C,)``.
+        The factor and the offset of the result: shape ``(C,)``.
     mean, variance
         Known statistics, shape ``(C,)``, as in inference; by default those of ``x``.
     axis
-        The axis of the channels; or several, along which each place has its own statistics, and
-        which take the place of ``(C,)`` in the shapes.  (Chainer's ``axis`` is that of the
-        others, over which statistics are taken.)
+        The axis of the channels; or several axes, each position of which has its own statistics,
+        and whose lengths replace ``(C,)`` in the shapes.  (Chainer's ``axis`` gives the other axes,
+        over which statistics are computed.)
     eps
-        What keeps the division from 0.
+        A positive number that avoids division by 0.
 
     Returns
     -------
     out
-        The normalised array, times weight, plus bias.
+        The normalized array, times weight, plus bias.
     mean, variance
-        The statistics by which it was made, shape ``(C,)``.  The variance divides by the count
-        ``n``; times ``n / (n - 1)`` it is the unbiased one that running averages are made of.
+        The statistics used, shape ``(C,)``.  The variance divides by the number ``n`` of elements;
+        times ``n / (n - 1)`` it is the unbiased estimate for running averages.
 
     Raises
     ------
     TypeError
         If ``x`` is complex.
     ValueError
-        If something does not have shape ``(C,)``, or one only of the statistics is given.
+        If an argument does not have shape ``(C,)``, or only one of the statistics is given.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -238,19 +238,19 @@ def batch_norm(
         raise ValueError("fdbr.ops.batch_norm: give both mean and variance, or neither")
     if mean is None:
         axes = tuple(i for i in range(x.ndim) if i not in places)
-        out, *found = _standardized("batch_norm", x, weight, bias, places, axes, eps)
+        out, *found = _standardize("batch_norm", x, weight, bias, places, axes, eps)
         lengths = tuple([x.shape[place] for place in places])
         mean, variance = [reshape(each, lengths) for each in found]
         return out, mean, variance
-    mean = _fitting("batch_norm", "mean", mean, x, places)
-    variance = _fitting("batch_norm", "variance", variance, x, places)
+    mean = _checked_shape("batch_norm", "mean", mean, x, places)
+    variance = _checked_shape("batch_norm", "variance", variance, x, places)
     scale = reciprocal(sqrt(variance + float(eps)))
     if weight is not None:
-        scale = scale * _fitting("batch_norm", "weight", weight, x, places)
+        scale = scale * _checked_shape("batch_norm", "weight", weight, x, places)
     shift = -mean * scale
     if bias is not None:
-        shift = shift + _fitting("batch_norm", "bias", bias, x, places)
-    scale, shift = _aligned(scale, x.ndim, places), _aligned(shift, x.ndim, places)
+        shift = shift + _checked_shape("batch_norm", "bias", bias, x, places)
+    scale, shift = _broadcastable(scale, x.ndim, places), _broadcastable(shift, x.ndim, places)
     return scaled_and_moved(x, scale, shift), mean, variance
 
 
@@ -265,7 +265,7 @@ def _real(function: str, x: Any) -> Any:
 
 
 def _last_axes(function: str, x: Any, axis: Any, lengths: Any) -> tuple[int, ...]:
-    """The axes that are given; or the last ones, whose lengths are."""
+    """Return the axes given by number, or the last axes given by their lengths."""
     if lengths is None:
         return normalize_axes(axis, x.ndim, function)
     wanted = tuple(lengths) if isinstance(lengths, tuple | list) else (lengths,)
@@ -286,15 +286,15 @@ def _by_groups(function: str, x: Any, groups: Any, weight: Any, bias: Any, eps: 
     channels = (groups, x.shape[1] // groups)
     parts = reshape(x, (x.shape[0], *channels, *x.shape[2:]))
     if weight is not None:
-        weight = reshape(_fitting(function, "weight", weight, x, (1,)), channels)
+        weight = reshape(_checked_shape(function, "weight", weight, x, (1,)), channels)
     if bias is not None:
-        bias = reshape(_fitting(function, "bias", bias, x, (1,)), channels)
+        bias = reshape(_checked_shape(function, "bias", bias, x, (1,)), channels)
     axes = tuple(range(2, parts.ndim))
-    out = _standardized(function, parts, weight, bias, (1, 2), axes, eps)[0]
+    out = _standardize(function, parts, weight, bias, (1, 2), axes, eps)[0]
     return reshape(out, x.shape)
 
 
-def _fitting(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]) -> Any:
+def _checked_shape(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]) -> Any:
     value = asarray(value)
     lengths = tuple([x.shape[axis] for axis in axes])
     if value.shape != lengths:
@@ -305,8 +305,8 @@ def _fitting(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]
     return value
 
 
-def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
-    """An array with the lengths of some axes, in the order of axes, among as many as ``ndim``."""
+def _broadcastable(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
+    """Reshape an array with the lengths of some axes so that it broadcasts with ``ndim`` axes."""
     if len(axes) == 1:  # the usual case
         after = ndim - axes[0] - 1
         return reshape(value, (-1, *(1,) * after)) if after else value
@@ -318,7 +318,7 @@ def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
     return reshape(value, tuple(lengths))
 
 
-def _standardized(
+def _standardize(
     function: str,
     x: Any,
     weight: Any,
@@ -327,19 +327,23 @@ def _standardized(
     axes: tuple[int, ...],
     eps: float,
 ) -> tuple[Any, Any, Any]:
-    """The array with mean 0 and variance 1 along ``axes``, times weight, plus bias; and both."""
+    """Normalize along ``axes``, scale and shift; return the result, the mean and the variance."""
     if weight is None or bias is None:
         out, mean, variance = standardize(x, axes=axes, eps=float(eps))
-        return _scaled(function, out, weight, bias, places), mean, variance
-    weight = _aligned(_fitting(function, "weight", weight, x, places), x.ndim, places)
-    bias = _aligned(_fitting(function, "bias", bias, x, places), x.ndim, places)
+        return _scale_and_shift(function, out, weight, bias, places), mean, variance
+    weight = _broadcastable(_checked_shape(function, "weight", weight, x, places), x.ndim, places)
+    bias = _broadcastable(_checked_shape(function, "bias", bias, x, places), x.ndim, places)
     out, _, mean, variance = standardize_affine(x, weight, bias, axes=axes, eps=float(eps))
     return out, mean, variance
 
 
-def _scaled(function: str, out: Any, weight: Any, bias: Any, axes: tuple[int, ...]) -> Any:
+def _scale_and_shift(function: str, out: Any, weight: Any, bias: Any, axes: tuple[int, ...]) -> Any:
     if weight is not None:
-        out = out * _aligned(_fitting(function, "weight", weight, out, axes), out.ndim, axes)
+        out = out * _broadcastable(
+            _checked_shape(function, "weight", weight, out, axes), out.ndim, axes
+        )
     if bias is not None:
-        out = out + _aligned(_fitting(function, "bias", bias, out, axes), out.ndim, axes)
+        out = out + _broadcastable(
+            _checked_shape(function, "bias", bias, out, axes), out.ndim, axes
+        )
     return out

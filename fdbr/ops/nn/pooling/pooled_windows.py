@@ -1,4 +1,4 @@
-"""The windows of pooling: what its settings say, and what is wrong with them."""
+"""The geometry of pooling windows, made from checked arguments."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from fdbr.errors.checks import describe
 from fdbr.ops.nn.windows import Geometry, Sizes, padding_pairs, per_axis
 
-__all__ = ["pooled_windows", "starts_of"]
+__all__ = ["pooling_geometry", "window_starts"]
 
 
-def pooled_windows(
+def pooling_geometry(
     function: str,
     x: Any,
     kernel_size: Any,
@@ -20,7 +20,7 @@ def pooled_windows(
     ceil_mode: bool = False,
     cover_all: bool = False,
 ) -> tuple[Geometry, Any]:
-    """The windows' geometry, with the padding that the last need, and the padding asked for."""
+    """Return the geometry, with padding for partial windows, and the padding given."""
     rank = len(kernel_size) if isinstance(kernel_size, Sequence) else x.ndim - 2
     if not 0 < rank <= x.ndim:
         raise ValueError(
@@ -37,20 +37,20 @@ def pooled_windows(
     )
     if ceil_mode and cover_all:
         raise ValueError(
-            f"fdbr.ops.{function}: ceil_mode and cover_all are two ways to count the windows at "
-            "the end; choose one"
+            f"fdbr.ops.{function}: ceil_mode and cover_all are alternatives for the windows at the "
+            "end; choose one"
         )
     size = tuple(x.shape[x.ndim - rank :])
     _check_padding(function, geometry)
     pads = geometry.padding
     if ceil_mode or cover_all:
-        geometry = _with_partial(geometry, size, cover_all)
+        geometry = _pad_partial_windows(geometry, size, cover_all)
     _check_windows(function, x, geometry, size)
     return geometry, pads
 
 
-def starts_of(geometry: Geometry, axis: int, n: int) -> range:
-    """The places where windows begin on an axis of length ``n``."""
+def window_starts(geometry: Geometry, axis: int, n: int) -> range:
+    """Return the positions where windows begin on an axis of length ``n``."""
     low, high = geometry.padding[axis]
     step = geometry.stride[axis]
     return range(-low, n + high - geometry.extents()[axis] + 1, step)
@@ -75,17 +75,17 @@ def _check_windows(function: str, x: Any, geometry: Geometry, size: Sizes) -> No
         )
 
 
-def _with_partial(geometry: Geometry, size: Sizes, cover_all: bool) -> Geometry:
-    """With the padding after that windows need which only begin within the array.
+def _pad_partial_windows(geometry: Geometry, size: Sizes, cover_all: bool) -> Geometry:
+    """Increase the padding at the end for windows that are only partly within the array.
 
-    To cover all, there are windows until no element lies behind them, the padding's included.
+    With ``cover_all`` there are windows until every element, padding included, is covered.
     """
     pairs = []
     for n, (low, high), extent, step in zip(
         size, geometry.padding, geometry.extents(), geometry.stride, strict=True
     ):
         last = -(-(n + low + high - extent) // step)
-        if last * step >= n + low and not cover_all:  # it begins in the padding after
+        if last * step >= n + low and not cover_all:  # it would begin in the padding at the end
             last -= 1
         pairs.append((low, max(high, last * step + extent - n - low)))
     return geometry._replace(padding=tuple(pairs))

@@ -1,8 +1,8 @@
-"""Regions of images, each multiplied from both sides by matrices of its own; and where they peak.
+"""Products of regions of images with a row and a column matrix each, and maxima of regions.
 
-All of it is one form, the sum of ``rows[k, i, h] * columns[k, j, w] * x[index[k], c, h, w] * y[k,
-c, i, j]``: the operations here are its derivatives by each of the four.  Each goes region by
-region, by what its matrices are not zero for, so that no image is copied for each of its regions.
+The multilinear form is the sum of ``rows[k, i, h] * columns[k, j, w] * x[index[k], c, h, w] * y[k,
+c, i, j]``; the operations here are its derivatives in each of the four.  Each iterates over regions
+and reads only elements whose weights are not zero, so that images are not copied for each region.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ __all__ = ["region_peaks", "region_products"]
 
 
 def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    """The images, and the regions, of all examples one after the other; ``index`` comes last."""
+    """Concatenate the images and regions of all examples; ``index`` is the last operand."""
     *others, index = [spread(v, flag, size) for v, flag in zip(values, batched, strict=True)]
     images, count = params.get("count", others[0].shape[1]), index.shape[1]
     starts = array_module(index).arange(size).reshape((size, 1)) * images
@@ -27,12 +27,12 @@ def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any
 
 
 def _regions(xp: Any, index: Any, count: int, *weights: Any) -> list[tuple[Any, ...]]:
-    """For each region its image, and the parts of the last axes that have weights."""
+    """Return for each region its image, and the slices of the last axes with nonzero weights."""
     found = [index]
     for part in weights:
         used = xp.any(part != 0, axis=1)
         found += [xp.argmax(used, axis=1), part.shape[2] - xp.argmax(used[:, ::-1], axis=1)]
-    columns = xp.stack(found).tolist()  # at once: elsewhere than in host memory that takes a while
+    columns = xp.stack(found).tolist()  # one transfer from the GPU for all regions
     _check(columns[0], count)
     return [
         (n, *(slice(*ends[i : i + 2]) for i in range(0, len(ends), 2)))
@@ -58,12 +58,12 @@ def _check(images: list[int], count: int) -> None:
     fresh=True,
 )
 def region_products(xp: Any, x: Array, rows: Array, columns: Array, index: Any) -> Array:
-    """``rows[k] @ x[index[k], c] @ columns[k].T`` for all regions ``k`` and channels ``c``."""
+    """Compute ``rows[k] @ x[index[k], c] @ columns[k].T`` for all regions and channels."""
     shape = (len(rows), x.shape[1], rows.shape[1], columns.shape[1])
     out = xp.empty(shape, dtype=x.dtype)
-    for k, (n, down, across) in enumerate(_regions(xp, index, len(x), rows, columns)):
-        part = xp.matmul(x[n, :, down, across], columns[k][:, across].T)
-        out[k] = xp.matmul(rows[k][:, down], part)
+    for k, (n, row_range, column_range) in enumerate(_regions(xp, index, len(x), rows, columns)):
+        part = xp.matmul(x[n, :, row_range, column_range], columns[k][:, column_range].T)
+        out[k] = xp.matmul(rows[k][:, row_range], part)
     return out
 
 
@@ -77,11 +77,11 @@ def region_products(xp: Any, x: Array, rows: Array, columns: Array, index: Any) 
 def _region_sums(
     xp: Any, y: Array, rows: Array, columns: Array, index: Any, *, count: int
 ) -> Array:
-    """The images to whose regions ``rows[k].T @ y[k, c] @ columns[k]`` are added."""
+    """Add ``rows[k].T @ y[k, c] @ columns[k]`` to zero images at their regions."""
     out = xp.zeros((count, y.shape[1], rows.shape[2], columns.shape[2]), dtype=y.dtype)
-    for k, (n, down, across) in enumerate(_regions(xp, index, count, rows, columns)):
-        part = xp.matmul(y[k], columns[k][:, across])
-        out[n, :, down, across] += xp.matmul(rows[k][:, down].T, part)
+    for k, (n, row_range, column_range) in enumerate(_regions(xp, index, count, rows, columns)):
+        part = xp.matmul(y[k], columns[k][:, column_range])
+        out[n, :, row_range, column_range] += xp.matmul(rows[k][:, row_range].T, part)
     return out
 
 
@@ -93,10 +93,10 @@ def _region_sums(
     fresh=True,
 )
 def _row_products(xp: Any, x: Array, y: Array, columns: Array, index: Any) -> Array:
-    """The form's derivative by ``rows``."""
+    """The derivative of the form in ``rows``."""
     out = xp.empty((len(y), y.shape[2], x.shape[2]), dtype=x.dtype)
-    for k, (n, across) in enumerate(_regions(xp, index, len(x), columns)):
-        part = xp.matmul(x[n, :, :, across], columns[k][:, across].T)
+    for k, (n, column_range) in enumerate(_regions(xp, index, len(x), columns)):
+        part = xp.matmul(x[n, :, :, column_range], columns[k][:, column_range].T)
         out[k] = xp.tensordot(y[k], part, axes=((0, 2), (0, 2)))
     return out
 
@@ -109,42 +109,49 @@ def _row_products(xp: Any, x: Array, y: Array, columns: Array, index: Any) -> Ar
     fresh=True,
 )
 def _column_products(xp: Any, x: Array, y: Array, rows: Array, index: Any) -> Array:
-    """The form's derivative by ``columns``."""
+    """The derivative of the form in ``columns``."""
     out = xp.empty((len(y), y.shape[3], x.shape[3]), dtype=x.dtype)
-    for k, (n, down) in enumerate(_regions(xp, index, len(x), rows)):
-        part = xp.matmul(rows[k][:, down], x[n, :, down])
+    for k, (n, row_range) in enumerate(_regions(xp, index, len(x), rows)):
+        part = xp.matmul(rows[k][:, row_range], x[n, :, row_range])
         out[k] = xp.tensordot(y[k], part, axes=((0, 1), (0, 1)))
     return out
 
 
 @constant(batch=_batch, fresh=True)
-def region_peaks(xp: Any, x: Array, down: Any, across: Any, index: Any) -> Array:
-    """The place in the flattened image of the largest element of each window; -1 in empty ones.
+def region_peaks(xp: Any, x: Array, row_range: Any, column_range: Any, index: Any) -> Array:
+    """Find the index in the flattened image of the maximum of each window; -1 if it is empty.
 
-    Windows ``(i, j)`` of region ``k`` go from ``down[k, i, 0]`` to before ``down[k, i, 1]``, and
-    from ``across[k, j, 0]`` to before ``across[k, j, 1]``.
+    Window ``(i, j)`` of region ``k`` has the rows from ``row_range[k, i, 0]`` to before
+    ``row_range[k, i, 1]``, and the columns from ``column_range[k, j, 0]`` to before
+    ``column_range[k, j, 1]``.
     """
     width, channels = x.shape[3], x.shape[1]
-    out = xp.empty((len(down), channels, down.shape[1], across.shape[1]), dtype=xp.int64)
-    lengths = [(w[..., 1] - w[..., 0]).max(axis=1) for w in (down, across)]
+    out = xp.empty(
+        (len(row_range), channels, row_range.shape[1], column_range.shape[1]), dtype=xp.int64
+    )
+    lengths = [(w[..., 1] - w[..., 0]).max(axis=1) for w in (row_range, column_range)]
     regions = xp.stack([index, *lengths]).tolist()
     _check(regions[0], len(x))
     for k, (n, *longest) in enumerate(zip(*regions, strict=True)):
         tables = []
-        for windows, length, size in zip((down, across), longest, x.shape[2:], strict=True):
-            places = windows[k, :, :1] + xp.arange(max(length, 1))
+        for windows, length, size in zip(
+            (row_range, column_range), longest, x.shape[2:], strict=True
+        ):
+            positions = windows[k, :, :1] + xp.arange(max(length, 1))
             last = xp.maximum(xp.minimum(windows[k, :, 1:], size) - 1, 0)
-            tables.append(xp.minimum(places, last))
+            tables.append(xp.minimum(positions, last))
         rows, columns = tables[0][:, None, :, None], tables[1][None, :, None, :]
         found = x[n][:, rows, columns]
         found = found.reshape((*found.shape[:3], rows.shape[2] * columns.shape[3]))
-        numbers = (rows * width + columns).reshape(found.shape[1:])
+        flat_indices = (rows * width + columns).reshape(found.shape[1:])
         best = found.argmax(axis=-1)
-        chosen = xp.take_along_axis(xp.broadcast_to(numbers, found.shape), best[..., None], axis=-1)
-        some = _filled(down[k])[:, None] & _filled(across[k])[None, :]
-        out[k] = xp.where(some, chosen[..., 0], -1)
+        best_index = xp.take_along_axis(
+            xp.broadcast_to(flat_indices, found.shape), best[..., None], axis=-1
+        )
+        is_filled = _is_nonempty(row_range[k])[:, None] & _is_nonempty(column_range[k])[None, :]
+        out[k] = xp.where(is_filled, best_index[..., 0], -1)
     return out
 
 
-def _filled(windows: Any) -> Any:
+def _is_nonempty(windows: Any) -> Any:
     return windows[:, 1] > windows[:, 0]

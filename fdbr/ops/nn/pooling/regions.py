@@ -1,4 +1,4 @@
-"""Pooling of regions of images: the heads of detectors."""
+"""Pooling of regions of interest (ROI), for object detectors."""
 
 import math
 import numbers
@@ -37,32 +37,33 @@ def roi_max_pool(
     inclusive: bool = True,
     empty: float = 0.0,
 ) -> Any:
-    """The largest elements of windows that divide each region, whose corners are rounded.
+    """The maxima of windows that divide each region, whose corners are rounded.
 
     Girshick, "Fast R-CNN" (2015).  It is torchvision's ``roi_pool`` and Chainer's
-    ``roi_pooling_2d``; Chainer's ``roi_max_pooling_2d`` is this one with ``box_format="yxyx"``,
-    ``inclusive=False`` and ``empty=-inf``.  Places have no derivative, elements do.
+    ``roi_pooling_2d``; Chainer's ``roi_max_pooling_2d`` is this function with
+    ``box_format="yxyx"``, ``inclusive=False`` and ``empty=-inf``.  It is differentiable in the
+    images, not in the boxes.
 
     Parameters
     ----------
     x
         Images, shape ``(N, C, H, W)``.
     boxes
-        The regions: shape ``(K, 5)``, the number of the image and then the corners; or ``(K, 4)``,
+        The regions: shape ``(K, 5)``, the index of the image and then the corners; or ``(K, 4)``,
         the corners alone; or a list with an array of corners for each image.
     output_size
         The number of windows along each axis: an integer, or two.
     spatial_scale
-        The size of ``x`` in units of the boxes.
+        The factor from coordinates of the boxes to those of ``x``.
     batch_index
-        With corners alone, the number of each region's image, of shape ``(K,)``; without it there
-        must be one image.
+        The index of each region's image, shape ``(K,)``, if ``boxes`` has only corners; not needed
+        for a single image.
     box_format
-        The order of corners, ``"xyxy"``, or ``"yxyx"`` as in Chainer's functions of 2019.
+        The order of coordinates: ``"xyxy"``, or ``"yxyx"`` as in Chainer's functions of 2019.
     inclusive
-        Whether the last corner lies within the region.
+        Whether the last corner belongs to the region.
     empty
-        The value of windows that lie outside of the image.
+        The value of windows outside the image.
 
     Returns
     -------
@@ -72,7 +73,7 @@ def roi_max_pool(
     Raises
     ------
     ValueError
-        If shapes do not fit, or an image's number is out of range.
+        If shapes do not fit, or an image index is out of range.
     TypeError
         If ``x`` is complex.
 
@@ -83,21 +84,21 @@ def roi_max_pool(
     array([[[[ 6.],
              [14.]]]])
     """
-    x, size, index, corners, scale = _checked(
+    x, size, index, corners, scale = _arguments(
         "roi_max_pool", x, boxes, output_size, spatial_scale, batch_index, box_format
     )
-    down, across = (
+    row_windows, column_windows = (
         _windows(low, high, scale, m, n, inclusive)
         for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True)
     )
-    peaks = region_peaks(x, down, across, index)
+    peaks = region_peaks(x, row_windows, column_windows, index)
     xp, channels = array_module(x), x.shape[1]
     flat = reshape(x, (x.shape[0], channels, math.prod(x.shape[2:])))
     outside = peaks < 0
-    which = reshape(index, (-1, 1, 1, 1))
-    each = xp.arange(channels).reshape((1, channels, 1, 1))
+    image = reshape(index, (-1, 1, 1, 1))
+    channel = xp.arange(channels).reshape((1, channels, 1, 1))
     fill = _number("roi_max_pool", "empty", empty)
-    return where(outside, fill, pick(flat, (which, each, where(outside, 0, peaks))))
+    return where(outside, fill, pick(flat, (image, channel, where(outside, 0, peaks))))
 
 
 @public("fdbr.ops")
@@ -115,13 +116,13 @@ def roi_average_pool(
 ) -> Any:
     """The means of windows that divide each region, whose corners are rounded.
 
-    It is Chainer's ``roi_average_pooling_2d`` with ``box_format="yxyx"``.  Places have no
-    derivative, elements do.  Windows outside of the image are 0.
+    It is Chainer's ``roi_average_pooling_2d`` with ``box_format="yxyx"``.  It is differentiable in
+    the images, not in the boxes.  Windows outside the image are 0.
 
     Parameters
     ----------
     x, boxes, output_size, spatial_scale, batch_index, box_format, inclusive
-        As for `roi_max_pool`; but that the last corner does not belong to the region.
+        As for `roi_max_pool`, except that the last corner does not belong to the region by default.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def roi_average_pool(
     Raises
     ------
     ValueError
-        If shapes do not fit, or an image's number is out of range.
+        If shapes do not fit, or an image index is out of range.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -140,7 +141,7 @@ def roi_average_pool(
     array([[[[ 2.5],
              [10.5]]]])
     """
-    x, size, index, corners, scale = _checked(
+    x, size, index, corners, scale = _arguments(
         "roi_average_pool", x, boxes, output_size, spatial_scale, batch_index, box_format
     )
     x = floating(x)
@@ -148,8 +149,8 @@ def roi_average_pool(
     for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True):
         windows = _windows(low, high, scale, m, n, inclusive)
         start, end = windows[..., :1], windows[..., 1:]
-        places = array_module(x).arange(n)
-        inside = astype((places >= start) & (places < end), x.dtype)
+        positions = array_module(x).arange(n)
+        inside = astype((positions >= start) & (positions < end), x.dtype)
         weights.append(inside / astype(maximum(end - start, 1), x.dtype))
     rows, columns = weights
     return region_products(x, rows, columns, index)
@@ -169,22 +170,22 @@ def roi_average_align(
     batch_index: Array | None = None,
     box_format: str = "xyxy",
 ) -> Any:
-    """The means of samples, interpolated linearly, of windows that divide each region.
+    """The means of linearly interpolated samples in windows that divide each region.
 
     He, Gkioxari, Dollár, Girshick, "Mask R-CNN" (2017).  It is torchvision's ``roi_align``, and
     Chainer's ``roi_average_align_2d`` with ``box_format="yxyx"``.  It is differentiable in the
-    elements and, where no sample crosses an element's place, in the corners.
+    images and, except where a sample is exactly at an element, in the corners.
 
     Parameters
     ----------
     x, boxes, output_size, spatial_scale, batch_index, box_format
         As for `roi_max_pool`.
     sampling_ratio
-        The number of samples along each axis of a window: an integer, or two.  By default, or where
-        it is not positive or `None`, as many as there are elements.
+        The number of samples along each axis of a window: an integer, or two.  By default, or if
+        `None` or not positive, the number of elements in the window, rounded up.
     aligned
-        Whether elements are centres of squares, so that everything lies half an element further
-        back, and regions may be smaller than an element.
+        Whether coordinates are shifted by half an element, as elements are centres of squares, and
+        regions may be smaller than an element.
 
     Returns
     -------
@@ -194,7 +195,7 @@ def roi_average_align(
     Raises
     ------
     ValueError
-        If shapes do not fit, or an image's number is out of range.
+        If shapes do not fit, or an image index is out of range.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -203,7 +204,7 @@ def roi_average_align(
     array([[[[ 4.],
              [10.]]]])
     """
-    x, size, index, corners, scale = _checked(
+    x, size, index, corners, scale = _arguments(
         "roi_average_align", x, boxes, output_size, spatial_scale, batch_index, box_format
     )
     x = floating(x)
@@ -231,10 +232,10 @@ def roi_max_align(
     box_format: str = "xyxy",
     empty: float = -math.inf,
 ) -> Any:
-    """The largest samples, interpolated linearly, of windows that divide each region.
+    """The maxima of linearly interpolated samples in windows that divide each region.
 
     It is Chainer's ``roi_max_align_2d`` with ``box_format="yxyx"``.  It is differentiable in the
-    elements and, where no sample crosses an element's place, in the corners.
+    images and, except where a sample is exactly at an element, in the corners.
 
     Parameters
     ----------
@@ -243,7 +244,7 @@ def roi_max_align(
     sampling_ratio, aligned
         As for `roi_average_align`.
     empty
-        The value of windows all of whose samples lie outside of the image.
+        The value of windows whose samples are all outside the image.
 
     Returns
     -------
@@ -253,7 +254,7 @@ def roi_max_align(
     Raises
     ------
     ValueError
-        If shapes do not fit, or an image's number is out of range.
+        If shapes do not fit, or an image index is out of range.
     TypeError
         If ``x`` is complex.
 
@@ -264,7 +265,7 @@ def roi_max_align(
     array([[[[ 4.],
              [10.]]]])
     """
-    x, size, index, corners, scale = _checked(
+    x, size, index, corners, scale = _arguments(
         "roi_max_align", x, boxes, output_size, spatial_scale, batch_index, box_format
     )
     x = floating(x)
@@ -277,12 +278,13 @@ def roi_max_align(
     rows, columns = weights
     values = region_products(x, rows, columns, index)
     count, channels = values.shape[:2]
-    down, across = (valid.shape[2] for valid in inside)
-    values = reshape(values, (count, channels, size[0], down, size[1], across))
-    seen = inside[0][:, None, :, :, None, None] & inside[1][:, None, None, None, :, :]
-    values = where(seen, values, -math.inf)
+    row_windows, column_windows = (valid.shape[2] for valid in inside)
+    values = reshape(values, (count, channels, size[0], row_windows, size[1], column_windows))
+    is_valid = inside[0][:, None, :, :, None, None] & inside[1][:, None, None, None, :, :]
+    values = where(is_valid, values, -math.inf)
     values = reshape(
-        permute_dims(values, (0, 1, 2, 4, 3, 5)), (count, channels, *size, down * across)
+        permute_dims(values, (0, 1, 2, 4, 3, 5)),
+        (count, channels, *size, row_windows * column_windows),
     )
     best = expand_dims(argmax(values, axis=-1), axis=-1)
     largest = along_axis(values, best, 4)[..., 0]
@@ -293,7 +295,7 @@ def roi_max_align(
 # --- arguments ----------------------------------------------------------------------
 
 
-def _checked(
+def _arguments(
     function: str,
     x: Any,
     boxes: Any,
@@ -302,7 +304,7 @@ def _checked(
     batch_index: Any,
     box_format: str,
 ) -> tuple[Any, ...]:
-    """The images, the numbers of windows, the regions' images and corners, and the scale."""
+    """Check arguments; return images, window counts, image indices, corners, and scale."""
     x = _image(function, x)
     size = per_axis(function, "output_size", output_size, 2)
     index, corners = _regions(function, x, boxes, batch_index, box_format)
@@ -322,7 +324,7 @@ def _image(function: str, x: Any) -> Any:
 def _regions(
     function: str, x: Any, boxes: Any, batch_index: Any, box_format: str
 ) -> tuple[Any, tuple[list[Any], list[Any]]]:
-    """The regions' images, and their first and last corners, by row and by column."""
+    """Return the regions' image indices, and their first and last corners by row and column."""
     if box_format not in ("xyxy", "yxyx"):
         raise ValueError(
             f"fdbr.ops.{function}: box_format must be 'xyxy' or 'yxyx', not {box_format!r}"
@@ -346,13 +348,13 @@ def _regions(
     index = None if batch_index is None else asarray(batch_index)
     if width not in (4, 5) or index is None or tuple(index.shape) != (boxes.shape[0],):
         raise ValueError(
-            f"fdbr.ops.{function}: boxes {describe(boxes)} must have shape (K, 5), each the number "
-            "of the image and the corners, or (K, 4), with batch_index of shape (K,) if there are "
+            f"fdbr.ops.{function}: boxes {describe(boxes)} must have shape (K, 5), the index of "
+            "the image and the corners, or (K, 4), with batch_index of shape (K,) if there are "
             f"several images; x is {describe(x)}"
         )
-    one, two, three, four = (boxes[:, i] for i in range(4))
+    x0, x1, x2, x3 = (boxes[:, i] for i in range(4))
     across_first = box_format == "xyxy"
-    low, high = ([two, one], [four, three]) if across_first else ([one, two], [three, four])
+    low, high = ([x1, x0], [x3, x2]) if across_first else ([x0, x1], [x2, x3])
     return astype(index, xp.int64), (low, high)
 
 
@@ -374,46 +376,44 @@ def _ratios(function: str, sampling_ratio: Any) -> tuple[int, int]:
             f"fdbr.ops.{function}: sampling_ratio must be an integer or None, or two of them, not "
             f"{sampling_ratio!r}"
         )
-    down, across = (0 if g is None or g < 1 else int(g) for g in given)
-    return down, across
+    row_windows, column_windows = (0 if g is None or g < 1 else int(g) for g in given)
+    return row_windows, column_windows
 
 
 # --- windows ------------------------------------------------------------------------
 
 
 def _windows(low: Any, high: Any, scale: float, m: int, n: int, inclusive: bool) -> Any:
-    """The elements from which and up to which ``m`` windows of an axis of length ``n`` go."""
+    """Return the first and last elements of ``m`` windows on an axis of length ``n``."""
     xp = array_module(low)
-    start, end = (_rounded(corner * scale)[:, None] for corner in (low, high))
+    start, end = (_round_half_away(corner * scale)[:, None] for corner in (low, high))
     step = maximum(end - start + inclusive, 1) / m
-    which = xp.arange(m, dtype=step.dtype)
-    ends = (floor(which * step) + start, ceil((which + 1) * step) + start)
+    image = xp.arange(m, dtype=step.dtype)
+    ends = (floor(image * step) + start, ceil((image + 1) * step) + start)
     return astype(clip(stack(ends, axis=-1), 0, n), xp.int64)
 
 
-def _rounded(x: Any) -> Any:
-    """Rounded to the nearest whole number, and halves away from zero."""
+def _round_half_away(x: Any) -> Any:
+    """Round to the nearest integer, and halves away from zero."""
     return where(x < 0, -1.0, 1.0) * floor(absolute(x) + 0.5)
 
 
 def _samples(
     low: Any, high: Any, scale: float, m: int, n: int, ratio: int, aligned: bool
 ) -> tuple[Any, Any, Any]:
-    """The weights of each element in each sample of each window, which samples count, and the
-    number of samples of each window.
-    """
+    """Return the weights of elements in each sample, which samples are valid, and their number."""
     xp, dtype = array_module(low), low.dtype
     offset = 0.5 if aligned else 0.0
     start, end = low * scale - offset, high * scale - offset
     length = end - start if aligned else maximum(end - start, 1.0)
     step = reshape(length / m, (-1, 1, 1))
     counts = ceil(step) if ratio == 0 else step * 0 + ratio
-    most = ratio or (int(max(counts)) if counts.shape[0] else 1)
-    which = xp.arange(most if most > 1 else 1, dtype=dtype)
+    count_of_samples = ratio or (int(max(counts)) if counts.shape[0] else 1)
+    image = xp.arange(count_of_samples if count_of_samples > 1 else 1, dtype=dtype)
     windows = xp.arange(m, dtype=dtype).reshape((m, 1))
     at_least_one = maximum(counts, 1.0)
-    places = reshape(start, (-1, 1, 1)) + (windows + (which + 0.5) / at_least_one) * step
-    valid = (which < counts) & (places >= -1) & (places <= n)
-    places = expand_dims(clip(places, 0, n - 1), axis=-1)
-    near = maximum(1 - absolute(places - xp.arange(n, dtype=dtype)), 0.0)
-    return where(expand_dims(valid, axis=-1), near, 0.0), valid, at_least_one
+    positions = reshape(start, (-1, 1, 1)) + (windows + (image + 0.5) / at_least_one) * step
+    valid = (image < counts) & (positions >= -1) & (positions <= n)
+    positions = expand_dims(clip(positions, 0, n - 1), axis=-1)
+    weights_of_elements = maximum(1 - absolute(positions - xp.arange(n, dtype=dtype)), 0.0)
+    return where(expand_dims(valid, axis=-1), weights_of_elements, 0.0), valid, at_least_one

@@ -1,4 +1,4 @@
-"""Pooling undone: elements go to the places where the largest were, or to whole windows."""
+"""Unpooling: write elements at the indices of maxima, or to whole windows."""
 
 import math
 from collections.abc import Sequence
@@ -31,37 +31,37 @@ def max_unpool(
     cover_all: bool = False,
     accumulate: bool = False,
 ) -> Any:
-    """Elements at the places that `max_pool` found for them, and zeros elsewhere.
+    """Write elements at the indices that `max_pool` returned, with zeros elsewhere.
 
     Parameters
     ----------
     x
-        Shape ``(N, C, *spatial)``; with a tuple as kernel any axes before the spatial ones.
+        Shape ``(N, C, *spatial)``; with a tuple as kernel, any axes before the spatial ones.
     indices
-        Integers of the same shape: places in the flattened spatial axes of the result, as
-        ``max_pool(..., return_indices=True)`` gives them.
+        Integers of the same shape: indices into the flattened spatial axes of the result, as
+        ``max_pool(..., return_indices=True)`` returns them.
     kernel_size, stride, padding
-        As for `max_pool`, from which the lengths of the result follow.
+        As for `max_pool`; they determine the lengths of the result.
     output_size
-        These lengths where pooling rounded: the spatial axes, or all axes.
+        The lengths of the spatial axes of the result, or of all axes, where pooling rounded.
     cover_all
-        Whether the pooling did so, from which other lengths follow.
+        Whether pooling had ``cover_all``, which changes the lengths of the result.
     accumulate
-        Whether elements for one place are added up, as in Chainer's ``upsampling_2d``.  Otherwise
-        the last one counts; places of overlapping windows have several equal ones.
+        Whether elements with the same index are added, as in Chainer's ``upsampling_2d``.
+        Otherwise the last one is kept; overlapping windows with one maximum have equal elements.
 
     Returns
     -------
     array
-        Of the dtype of ``x``, with ``(length - 1) * stride + kernel_size - padding`` elements
-        along each spatial axis; ``stride - 1`` less with ``cover_all``.
+        The dtype of ``x``, with ``(length - 1) * stride + kernel_size - padding`` elements along
+        each spatial axis; ``stride - 1`` fewer with ``cover_all``.
 
     Raises
     ------
     ValueError
-        If ``indices`` has another shape, or ``output_size`` does not go with the windows.
+        If ``indices`` has another shape, or ``output_size`` does not fit the windows.
     IndexError
-        If a place lies outside.
+        If an index is out of bounds.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -78,15 +78,15 @@ def max_unpool(
         )
     geometry = _geometry("max_unpool", x, kernel_size, stride, padding)
     rank = len(geometry.kernel)
-    sizes = _result("max_unpool", x, geometry, output_size, cover_all)
+    sizes = _output_lengths("max_unpool", x, geometry, output_size, cover_all)
     lead, count = tuple(x.shape[: x.ndim - rank]), math.prod(x.shape[x.ndim - rank :])
     rows = math.prod(lead)
-    values, places = reshape(x, (rows, count)), reshape(indices, (rows, count))
+    values, columns = reshape(x, (rows, count)), reshape(indices, (rows, count))
     xp = array_module(x)
     zeros = xp.zeros((rows, math.prod(sizes)), dtype=values.dtype)
-    which = xp.arange(rows).reshape((rows, 1))
-    put = at(zeros)[which, places]
-    return reshape(put.add(values) if accumulate else put.set(values), (*lead, *sizes))
+    row_numbers = xp.arange(rows).reshape((rows, 1))
+    target = at(zeros)[row_numbers, columns]
+    return reshape(target.add(values) if accumulate else target.set(values), (*lead, *sizes))
 
 
 @public("fdbr.ops")
@@ -100,32 +100,32 @@ def unpooling(
     *,
     cover_all: bool = False,
 ) -> Any:
-    """Each element in a whole window; where windows overlap, they add up.
+    """Copy each element to its whole window, and sum where windows overlap.
 
-    It is the transpose of the sum over windows.  Chainer's ``unpooling_nd`` is this one with
+    It is the transpose of the sum over windows.  Chainer's ``unpooling_nd`` is this function with
     ``cover_all=True``, its default.
 
     Parameters
     ----------
     x
-        Shape ``(N, C, *spatial)``; with a tuple as kernel any axes before the spatial ones.
+        Shape ``(N, C, *spatial)``; with a tuple as kernel, any axes before the spatial ones.
     kernel_size, stride, padding
         Those of the pooling, as for `max_pool`.
     output_size
-        The lengths of the spatial axes of the result where pooling rounded, or of all axes.
+        The lengths of the spatial axes of the result, or of all axes, where pooling rounded.
     cover_all
-        Whether the pooling did so, from which other lengths follow.
+        Whether pooling had ``cover_all``, which changes the lengths of the result.
 
     Returns
     -------
     array
-        Of the dtype of ``x``, with ``(length - 1) * stride + kernel_size - padding`` elements
-        along each spatial axis; ``stride - 1`` less with ``cover_all``.
+        The dtype of ``x``, with ``(length - 1) * stride + kernel_size - padding`` elements along
+        each spatial axis; ``stride - 1`` fewer with ``cover_all``.
 
     Raises
     ------
     ValueError
-        If ``output_size`` does not go with the windows, or a setting has another number of axes.
+        If ``output_size`` does not fit the windows, or an argument has the wrong length.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -134,9 +134,9 @@ def unpooling(
     """
     x = asarray(x)
     geometry = _geometry("unpooling", x, kernel_size, stride, padding)
-    sizes = _result("unpooling", x, geometry, output_size, cover_all)
+    sizes = _output_lengths("unpooling", x, geometry, output_size, cover_all)
     rank = len(sizes)
-    pairs, within, behind = [], [], []
+    pairs, covered, trailing = [], [], []
     for count, (low, _), extent, step, n in zip(
         x.shape[x.ndim - rank :],
         geometry.padding,
@@ -145,14 +145,14 @@ def unpooling(
         sizes,
         strict=True,
     ):
-        end = (count - 1) * step + extent - low  # of the last window
+        end = (count - 1) * step + extent - low  # the end of the last window
         pairs.append((low, max(end - n, 0)))
-        within.append(min(end, n))
-        behind.append((0, max(n - end, 0)))
+        covered.append(min(end, n))
+        trailing.append((0, max(n - end, 0)))
     geometry = geometry._replace(padding=tuple(pairs))
-    out = spread_windows(x, geometry=geometry, size=tuple(within))
-    if any(after for _, after in behind):
-        out = pad(out, ((0, 0),) * (x.ndim - rank) + tuple(behind))
+    out = spread_windows(x, geometry=geometry, size=tuple(covered))
+    if any(after for _, after in trailing):
+        out = pad(out, ((0, 0),) * (x.ndim - rank) + tuple(trailing))
     return out
 
 
@@ -172,8 +172,10 @@ def _geometry(function: str, x: Any, kernel_size: Any, stride: Any, padding: Any
     return Geometry(lengths, steps, padding_pairs(function, padding, rank), (1,) * rank)
 
 
-def _result(function: str, x: Any, geometry: Geometry, output_size: Any, cover_all: bool) -> Sizes:
-    """The lengths of the result's spatial axes."""
+def _output_lengths(
+    function: str, x: Any, geometry: Geometry, output_size: Any, cover_all: bool
+) -> Sizes:
+    """Return the lengths of the result's spatial axes."""
     rank = len(geometry.kernel)
     counts = tuple(x.shape[x.ndim - rank :])
     axes = list(
@@ -194,7 +196,7 @@ def _result(function: str, x: Any, geometry: Geometry, output_size: Any, cover_a
     for n, (m, k, s, p) in zip(sizes, axes, strict=True):
         if not (n + p - k) // s + 1 <= m <= -(-(n + p - k) // s) + 1:
             raise ValueError(
-                f"fdbr.ops.{function}: output_size {sizes} does not go with x {describe(x)}: with "
+                f"fdbr.ops.{function}: output_size {sizes} does not fit x {describe(x)}: with "
                 f"kernel_size {geometry.kernel} and stride {geometry.stride}, pooling of an axis "
                 f"of {n} would not give {m} elements"
             )

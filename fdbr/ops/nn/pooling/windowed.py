@@ -1,6 +1,6 @@
-"""One number for each window of an array's spatial axes: the largest, or the mean.
+"""Pooling over sliding windows: maximum, mean, and norm.
 
-The primitives take arrays ``(..., *spatial)``: whatever is before the spatial axes is a batch.
+The primitives take arrays ``(..., *spatial)``: all axes before the spatial axes are batch axes.
 """
 
 import functools
@@ -23,7 +23,7 @@ from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import clip, power
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import pick
-from fdbr.ops.nn.pooling.pooled_windows import pooled_windows, starts_of
+from fdbr.ops.nn.pooling.pooled_windows import pooling_geometry, window_starts
 from fdbr.ops.nn.windows import Geometry, Sizes
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.pytrees.dtypes import dtype_kind
@@ -31,7 +31,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["avg_pool", "lp_pool", "max_pool"]
 
 _LARGE = 1 << 20  # bytes of an array from which on it is divided among threads
-_PIECE = 1 << 20  # bytes of a piece, of which there are two at least
+_PIECE = 1 << 20  # bytes of a piece for a thread
 
 
 def _spatial(shape: Sizes, geometry: Geometry) -> Sizes:
@@ -42,29 +42,29 @@ def _lead(shape: Sizes, geometry: Geometry) -> Sizes:
     return tuple(shape[: len(shape) - len(geometry.kernel)])
 
 
-def _apart(geometry: Geometry) -> bool:
-    """Whether no element belongs to two windows: then there is nothing to add up."""
+def _is_disjoint(geometry: Geometry) -> bool:
+    """Whether windows do not overlap, so that nothing needs to be summed."""
     return all(s >= e for s, e in zip(geometry.stride, geometry.extents(), strict=True))
 
 
 def _padded(xp: Any, x: Any, geometry: Geometry, value: Any) -> Any:
-    """An array in its padding; itself where there is none."""
+    """Pad an array with a value; return it unchanged without padding."""
     if not any(map(any, geometry.padding)):
         return x
     size = _spatial(x.shape, geometry)
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
-    out = xp.full_like(x, value, shape=shape)  # the order of axes in memory stays
+    out = xp.full_like(x, value, shape=shape)  # keeps the memory order of axes
     out[(..., *geometry.interior(size))] = x
     return out
 
 
-def _reduced(xp: Any, x: Any, geometry: Geometry, counts: Sizes, combine: Any) -> Any:
-    """The elements of each window put together, one axis after the other, in new memory."""
+def _reduce_windows(xp: Any, x: Any, geometry: Geometry, counts: Sizes, combine: Any) -> Any:
+    """Combine the elements of each window, one axis after the other, in new memory."""
     first = x.ndim - len(counts)
     for axis, count in enumerate(counts):
-        step, apart = geometry.stride[axis], geometry.dilation[axis]
+        step, is_disjoint = geometry.stride[axis], geometry.dilation[axis]
         before = (slice(None),) * (first + axis)
-        starts = [i * apart for i in range(geometry.kernel[axis])]
+        starts = [i * is_disjoint for i in range(geometry.kernel[axis])]
         parts = [x[(*before, slice(i, i + step * (count - 1) + 1, step))] for i in starts]
         x = parts[0]
         for part in parts[1:]:
@@ -73,10 +73,10 @@ def _reduced(xp: Any, x: Any, geometry: Geometry, counts: Sizes, combine: Any) -
 
 
 def _by_planes(value: Function) -> Function:
-    """The value of an operation on windows, of large arrays of NumPy's a few planes at a time.
+    """Wrap the value of an operation on windows to compute large arrays a few planes at a time.
 
-    What lies before the spatial axes is divided among threads: such a value goes over its operands
-    once for each position of a window.
+    Batch axes are divided among threads.  Pieces stay in the caches, as the value reads its
+    operands once for each position of a window.
     """
 
     @functools.wraps(value)
@@ -89,8 +89,8 @@ def _by_planes(value: Function) -> Function:
         if count < 2 or not all(v.flags.c_contiguous for v in operands):
             return value(xp, *operands, geometry=geometry, **params)
         flat = [v.reshape(count, *_spatial(v.shape, geometry)) for v in operands]
-        one = value(xp, *(v[:1] for v in flat), geometry=geometry, **params)
-        out = np.empty((count, *one.shape[1:]), one.dtype)
+        sample = value(xp, *(v[:1] for v in flat), geometry=geometry, **params)
+        out = np.empty((count, *sample.shape[1:]), sample.dtype)
 
         def work(piece: slice) -> None:
             out[piece] = value(xp, *(v[piece] for v in flat), geometry=geometry, **params)
@@ -101,10 +101,10 @@ def _by_planes(value: Function) -> Function:
     return of_any
 
 
-def _compiled(kernel: Callable[..., Any]) -> Callable[[Function], Function]:
-    """The value of an operation on windows, of large arrays by a kernel.
+def _with_kernel(kernel: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Make a decorator of a value that computes NumPy arrays by a kernel where possible.
 
-    It takes the operands and the settings, and gives `None` of what it cannot do.
+    The kernel takes the operands and keywords, and returns `None` if it does not apply.
     """
 
     def decorator(value: Function) -> Function:
@@ -135,7 +135,7 @@ def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any
 @_by_planes
 def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     counts = geometry.counts(_spatial(x.shape, geometry))
-    return _reduced(xp, _padded(xp, x, geometry, 0), geometry, counts, xp.add)
+    return _reduce_windows(xp, _padded(xp, x, geometry, 0), geometry, counts, xp.add)
 
 
 @linear(
@@ -143,16 +143,16 @@ def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
 )
 @_by_planes
 def spread_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
-    """Each element in its whole window, in an array with spatial axes of these lengths."""
+    """Copy each element to its whole window, in an array with spatial axes of these lengths."""
     counts = _spatial(x.shape, geometry)
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
     out = xp.zeros_like(x, shape=shape)
-    apart = _apart(geometry)
-    for place in geometry.kernel_slices(counts):
-        if apart:
-            out[(..., *place)] = x
+    is_disjoint = _is_disjoint(geometry)
+    for slices in geometry.kernel_slices(counts):
+        if is_disjoint:
+            out[(..., *slices)] = x
         else:
-            out[(..., *place)] += x
+            out[(..., *slices)] += x
     return out[(..., *geometry.interior(size))]
 
 
@@ -163,58 +163,60 @@ def _lowest(xp: Any, x: Any) -> Any:
     return -math.inf if dtype_kind(x.dtype) == "f" else xp.iinfo(x.dtype).min
 
 
-def _to_first(ct: Any, x: Any, out: Any, shape: Sizes, geometry: Geometry) -> Any:
+def _max_vjp(ct: Any, x: Any, out: Any, shape: Sizes, geometry: Geometry) -> Any:
     winners = _window_winners(x, out, geometry=geometry)
     return _to_winners(ct, winners, geometry=geometry, size=_spatial(shape, geometry))
 
 
-def _of_first(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
+def _max_jvp(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
     return _at_winners(t, _window_winners(x, out, geometry=geometry), geometry=geometry)
 
 
-def _largest(x: Any, geometry: Geometry) -> Any:
+def _max_by_kernel(x: Any, geometry: Geometry) -> Any:
     return pooling.largest(x, geometry.windows(), geometry.counts(_spatial(x.shape, geometry)))
 
 
-@opaque(x=(_to_first, _of_first), batch=_batch_leading, fresh=True, total=True)
-@_compiled(_largest)
+@opaque(x=(_max_vjp, _max_jvp), batch=_batch_leading, fresh=True, total=True)
+@_with_kernel(_max_by_kernel)
 @_by_planes
 def max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
-    """The largest element of each window."""
+    """The maximum of each window."""
     counts = geometry.counts(_spatial(x.shape, geometry))
-    return _reduced(xp, _padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum)
+    return _reduce_windows(
+        xp, _padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum
+    )
 
 
-def _winners(x: Any, out: Any, geometry: Geometry) -> Any:
+def _winners_by_kernel(x: Any, out: Any, geometry: Geometry) -> Any:
     return pooling.winners(x, geometry.windows(), _spatial(out.shape, geometry))
 
 
 @constant(batch=_batch_leading, fresh=True, total=True)
-@_compiled(_winners)
+@_with_kernel(_winners_by_kernel)
 @_by_planes
 def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array:
-    """The number of the first position in each window that holds its maximum, or NaN."""
+    """Find the number of the first position in each window with its maximum, or with NaN."""
     counts = _spatial(out.shape, geometry)
     x = _padded(xp, x, geometry, _lowest(xp, x))
     last = math.prod(geometry.kernel) - 1
     winners = xp.zeros_like(out, dtype=xp.uint8 if last < 256 else xp.int64)
-    lost = True  # by all positions so far: the winner's number is how often that is so
-    unknown = dtype_kind(x.dtype) == "f" and (xp is not np or np.isnan(out).any())
-    for place in geometry.kernel_slices(counts)[:last]:
-        part = x[(..., *place)]
-        lost = (part != out) & lost
-        if unknown:
-            lost &= part == part
-        winners += lost
+    is_behind = True  # no position so far has the maximum; the count of that is the winner's number
+    may_have_nan = dtype_kind(x.dtype) == "f" and (xp is not np or np.isnan(out).any())
+    for slices in geometry.kernel_slices(counts)[:last]:
+        part = x[(..., *slices)]
+        is_behind = (part != out) & is_behind
+        if may_have_nan:
+            is_behind &= part == part
+        winners += is_behind
     return winners
 
 
-def _at(x: Any, winners: Any, geometry: Geometry) -> Any:
+def _read_by_kernel(x: Any, winners: Any, geometry: Geometry) -> Any:
     return pooling.at_winners(x, winners, geometry.windows(), _spatial(x.shape, geometry))
 
 
-def _to(x: Any, winners: Any, geometry: Geometry, size: Sizes) -> Any:
-    return pooling.to_winners(x, winners, geometry.windows(), size, _apart(geometry))
+def _write_by_kernel(x: Any, winners: Any, geometry: Geometry, size: Sizes) -> Any:
+    return pooling.to_winners(x, winners, geometry.windows(), size, _is_disjoint(geometry))
 
 
 @linear(
@@ -225,15 +227,15 @@ def _to(x: Any, winners: Any, geometry: Geometry, size: Sizes) -> Any:
     fresh=True,
     total=True,
 )
-@_compiled(_at)
+@_with_kernel(_read_by_kernel)
 @_by_planes
 def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array:
-    """The element of each window at the position that ``winners`` gives."""
+    """Read the element of each window at the position given by ``winners``."""
     counts = _spatial(winners.shape, geometry)
     x = _padded(xp, x, geometry, 0)
     out = xp.zeros_like(winners, dtype=x.dtype)
-    for number, place in enumerate(geometry.kernel_slices(counts)):
-        xp.copyto(out, x[(..., *place)], where=winners == number)
+    for number, slices in enumerate(geometry.kernel_slices(counts)):
+        xp.copyto(out, x[(..., *slices)], where=winners == number)
     return out
 
 
@@ -243,26 +245,26 @@ def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array
     fresh=True,
     total=True,
 )
-@_compiled(_to)
+@_with_kernel(_write_by_kernel)
 @_by_planes
 def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Sizes) -> Array:
     """The transpose of `_at_winners`."""
     counts = _spatial(winners.shape, geometry)
     ordered = xp.empty_like(winners, dtype=x.dtype)
-    ordered[...] = x  # in the order of axes in memory that the input of the pooling has
+    ordered[...] = x  # in the memory order of the pooling's input
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
-    apart, nothing = _apart(geometry), x.dtype.type(0)
+    is_disjoint, zero = _is_disjoint(geometry), x.dtype.type(0)
     out = xp.zeros_like(ordered, shape=shape)
-    for number, place in enumerate(geometry.kernel_slices(counts)):
-        part = out[(..., *place)]
-        if apart:
+    for number, slices in enumerate(geometry.kernel_slices(counts)):
+        part = out[(..., *slices)]
+        if is_disjoint:
             xp.copyto(part, ordered, where=winners == number)
         else:
-            part += xp.where(winners == number, ordered, nothing)
+            part += xp.where(winners == number, ordered, zero)
     return out[(..., *geometry.interior(size))]
 
 
-# --- for the user -------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------
 
 
 @public("fdbr.ops")
@@ -277,33 +279,32 @@ def max_pool(
     cover_all: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of each window.
+    """The maximum of each window.
 
-    Of equal elements the first in the window, in row-major order, has the derivative.
+    Among equal elements, the first in the window in row-major order gets the derivative.
 
     Parameters
     ----------
     x
-        Shape ``(N, C, *spatial)``; with a tuple as kernel any axes before the spatial ones.
+        Shape ``(N, C, *spatial)``; with a tuple as kernel, any axes before the spatial ones.
     kernel_size
         The lengths of a window: one for each of the last axes, or an integer for all axes
         after the first two.
     stride
-        How far windows are from each other; ``kernel_size`` by default, so that they do not
-        overlap.
+        The distance between windows; ``kernel_size`` by default, so that they do not overlap.
     padding
-        How much is put around ``x``, which never is the largest: an integer, one for each
+        The number of elements around ``x``, which are never the maximum: an integer, one for each
         spatial axis, or a pair ``(before, after)`` for each.
     dilation
-        How far the elements of a window are from each other.
+        The distance between elements of a window.
     ceil_mode
-        Whether a window counts that begins within ``x`` and its padding before, and ends
-        beyond the padding after.
+        Whether to include a window that begins within ``x`` or the padding before it, and ends
+        beyond the padding after it.
     cover_all
-        Whether, as in Chainer, a window counts that begins in the padding after, too.  One with
-        no element of ``x`` is minus infinity.
+        Whether, as in Chainer, to also include a window that begins in the padding after ``x``.
+        A window without an element of ``x`` gives minus infinity.
     return_indices
-        Whether to return the places of the largest as well, for `max_unpool`.
+        Whether to return the indices of the maxima as well, for `max_unpool`.
 
     Returns
     -------
@@ -311,13 +312,13 @@ def max_pool(
         With ``(length + padding - dilation * (kernel_size - 1) - 1) // stride + 1`` windows on
         each spatial axis; rounded up with ``ceil_mode`` or ``cover_all``.
     array
-        With ``return_indices`` alone: for each window the place of its largest element in the
-        flattened spatial axes, of int64, as PyTorch counts.  (Chainer counts within the window.)
+        Only with ``return_indices``: for each window the index of its maximum in the flattened
+        spatial axes, int64, as in PyTorch.  (Chainer's indices are within the window.)
 
     Raises
     ------
     ValueError
-        If no window fits, a setting has another number of axes, or padding fills a window.
+        If no window fits, an argument has the wrong length, or padding fills a window.
     TypeError
         If ``x`` is complex.
 
@@ -329,7 +330,7 @@ def max_pool(
     x = asarray(x)
     if dtype_kind(x.dtype) not in "fiu":
         raise TypeError(f"fdbr.ops.max_pool: x must be real numbers, not {describe(x)}")
-    geometry, _ = pooled_windows(
+    geometry, _ = pooling_geometry(
         *("max_pool", x, kernel_size, stride, padding, dilation),
         ceil_mode=ceil_mode,
         cover_all=cover_all,
@@ -338,25 +339,25 @@ def max_pool(
     if not return_indices:
         return out
     winners = _window_winners(x, out, geometry=geometry)
-    return out, _places_of(winners, geometry, _spatial(x.shape, geometry))
+    return out, _indices_of_winners(winners, geometry, _spatial(x.shape, geometry))
 
 
 @where_it_lies
-def _places_of(winners: Any, geometry: Geometry, size: Sizes) -> Any:
-    """The places in the flattened spatial axes of the winners' numbers within their windows."""
+def _indices_of_winners(winners: Any, geometry: Geometry, size: Sizes) -> Any:
+    """Convert positions within windows to indices into the flattened spatial axes."""
     xp, strides = array_module(winners), [math.prod(size[i + 1 :]) for i in range(len(size))]
     starts = [
-        np.array(starts_of(geometry, axis, n)) * stride
+        np.array(window_starts(geometry, axis, n)) * stride
         for axis, (n, stride) in enumerate(zip(size, strides, strict=True))
     ]
     steps = [
         np.arange(k) * d * stride
         for k, d, stride in zip(geometry.kernel, geometry.dilation, strides, strict=True)
     ]
-    base, further = (functools.reduce(np.add.outer, parts) for parts in (starts, steps))
-    places = pick(xp.asarray(further.ravel()), (winners,)) + xp.asarray(base)
-    # Only padding that is as large as the largest wins, and it lies outside.
-    return clip(places, 0, math.prod(size) - 1) if any(map(any, geometry.padding)) else places
+    base, offsets = (functools.reduce(np.add.outer, parts) for parts in (starts, steps))
+    indices = pick(xp.asarray(offsets.ravel()), (winners,)) + xp.asarray(base)
+    # Padding wins where all elements are -inf; its index is clipped to the array.
+    return clip(indices, 0, math.prod(size) - 1) if any(map(any, geometry.padding)) else indices
 
 
 @public("fdbr.ops")
@@ -380,21 +381,21 @@ def avg_pool(
     x, kernel_size, stride, ceil_mode
         As for `max_pool`.
     padding
-        How many zeros are put around ``x``, as for `max_pool`.
+        The number of zeros around ``x``, as for `max_pool`.
     count_include_pad
-        Whether they count in the mean.  `False` is Chainer's ``pad_value=None``.
+        Whether padding counts in the mean.  `False` is Chainer's ``pad_value=None``.
     divisor_override
-        By what sums are divided in the place of the number of elements.
+        The divisor of sums, instead of the number of elements.
 
     Returns
     -------
     array
-        With as many windows as in `max_pool`.
+        As many windows as in `max_pool`.
 
     Raises
     ------
     ValueError
-        If no window fits, a setting has another number of axes, padding fills a window, or
+        If no window fits, an argument has the wrong length, padding fills a window, or
         ``divisor_override`` is zero.
 
     >>> import numpy as np
@@ -403,7 +404,7 @@ def avg_pool(
     array([[[2., 1.]]])
     """
     x = floating(x)
-    geometry, pads = pooled_windows(
+    geometry, pads = pooling_geometry(
         "avg_pool", x, kernel_size, stride, padding, ceil_mode=ceil_mode
     )
     if divisor_override == 0:
@@ -417,13 +418,13 @@ def avg_pool(
     for axis, n in enumerate(size):
         low, high = pads[axis] if count_include_pad else (0, 0)
         ends = -low, n + high
-        numbers = [
+        lengths = [
             min(start + geometry.kernel[axis], ends[1]) - max(start, ends[0])
-            for start in starts_of(geometry, axis, n)
+            for start in window_starts(geometry, axis, n)
         ]
         after = (1,) * (len(size) - axis - 1)
-        counted = array_module(x).asarray(numbers, dtype=total.dtype)
-        total = total / counted.reshape((-1, *after))
+        counts = array_module(x).asarray(lengths, dtype=total.dtype)
+        total = total / counts.reshape((-1, *after))
     return total
 
 
@@ -438,7 +439,7 @@ def lp_pool(
 ) -> Any:
     """The norm of each window: ``sum(x**p) ** (1 / p)``.
 
-    Where all of a window is zero, so is the derivative.
+    The derivative is 0 where all elements of a window are zero.
 
     Parameters
     ----------
@@ -446,20 +447,20 @@ def lp_pool(
         As for `max_pool`.
     norm_type
         The exponent ``p``; infinity gives `max_pool`.  Negative elements keep their signs, as in
-        PyTorch: with an exponent that is not even, give ``abs(x)``.
+        PyTorch: for an exponent that is not even, pass ``abs(x)``.
     ceil_mode
-        As for `max_pool`.  As in PyTorch, a window that is not whole counts for a whole one, with
-        the mean of its powers.
+        As for `max_pool`.  As in PyTorch, the sum of a partial window is scaled up to that of a
+        whole window.
 
     Returns
     -------
     array
-        With as many windows as in `max_pool`.
+        As many windows as in `max_pool`.
 
     Raises
     ------
     ValueError
-        If no window fits, a setting has another number of axes, or ``norm_type`` is not positive.
+        If no window fits, an argument has the wrong length, or ``norm_type`` is not positive.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -471,8 +472,8 @@ def lp_pool(
     if norm_type == math.inf:
         return max_pool(x, kernel_size, stride, ceil_mode=ceil_mode)
     x = floating(x)
-    geometry, _ = pooled_windows("lp_pool", x, kernel_size, stride, 0)
+    geometry, _ = pooling_geometry("lp_pool", x, kernel_size, stride, 0)
     powers = avg_pool(power(x, norm_type), kernel_size, stride, ceil_mode=ceil_mode)
-    zero = powers == 0
-    total = where(zero, 1.0, powers) * math.prod(geometry.kernel)
-    return where(zero, 0.0, power(total, 1 / norm_type))
+    is_zero = powers == 0
+    total = where(is_zero, 1.0, powers) * math.prod(geometry.kernel)
+    return where(is_zero, 0.0, power(total, 1 / norm_type))

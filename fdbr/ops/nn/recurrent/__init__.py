@@ -1,1 +1,1 @@
-"""Recurrent units and cells, over sequences too."""
+"""Recurrent units, cells, and layers over sequences."""

@@ -1,7 +1,7 @@
-"""Recurrent cells with their weights: one step of a recurrent network.
+"""Recurrent cells: one step of a recurrent network.
 
-What a cell does with its input needs no state, so it can be done for all times at once; a `Kind`
-keeps the two apart.
+The product of a cell's weights with its input does not depend on the state, so it is computed for
+all time steps at once; a `Kind` separates it from the step.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,11 +51,12 @@ class Weights(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of cells.
+    """A type of cell, such as LSTM or GRU.
 
-    ``project(weights, x)`` is what the input has to say, and ``advance(weights, state, inputs)``
-    the state after it.  A state is a tuple, whose first array is the output.
-    ``over(weights, data, state, steps)`` are the outputs and the last state of packed sequences.
+    ``project(weights, x)`` computes the contribution of the input to the gates, and
+    ``advance(weights, state, inputs)`` the next state from it.  A state is a tuple, whose first
+    array is the output.  ``over(weights, data, state, steps)`` computes the outputs and the last
+    state over packed sequences.  ``gates`` and ``states`` are their numbers.
     """
 
     gates: int
@@ -65,27 +66,27 @@ class Kind(NamedTuple):
     over: Callable[[Weights, Any, Any, Steps], tuple[Any, tuple[Any, ...]]]
 
 
-def _with_both(weights: Weights, x: Any) -> Any:
-    """The input's share in the gates, with both biases."""
-    one, two = weights.bias_ih, weights.bias_hh
-    bias = one if two is None else two if one is None else one + two
+def _project_with_both_biases(weights: Weights, x: Any) -> Any:
+    """Compute the contribution of the input to the gates, with both biases."""
+    bias_ih, bias_hh = weights.bias_ih, weights.bias_hh
+    bias = bias_ih if bias_hh is None else bias_hh if bias_ih is None else bias_ih + bias_hh
     return linear(x, weights.weight_ih, bias)
 
 
-def _with_one(weights: Weights, x: Any) -> Any:
+def _project_with_input_bias(weights: Weights, x: Any) -> Any:
     return linear(x, weights.weight_ih, weights.bias_ih)
 
 
-def _simple(activation: Callable[[Any], Any]) -> Kind:
+def _elman(activation: Callable[[Any], Any]) -> Kind:
     def advance(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
         return (activation(inputs + linear(state[0], weights.weight_hh)),)
 
     def over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
-        inputs, rectified = _with_both(weights, data), activation is relu
+        inputs, rectified = _project_with_both_biases(weights, data), activation is relu
         out, end = rnn_sequence(inputs, *state, weights.weight_hh, steps=steps, rectified=rectified)
         return out, (end,)
 
-    return Kind(1, 1, _with_both, advance, over)
+    return Kind(1, 1, _project_with_both_biases, advance, over)
 
 
 def _lstm_step(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
@@ -96,7 +97,7 @@ def _lstm_step(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
 
 def _lstm_over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
     hr = 0 if weights.weight_hr is None else weights.weight_hr
-    inputs = _with_both(weights, data)
+    inputs = _project_with_both_biases(weights, data)
     out, *end = lstm_sequence(inputs, *state, weights.weight_hh, hr, steps=steps)
     return out, tuple(end)
 
@@ -107,11 +108,11 @@ def _gru_step(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
 
 
 def _gru_over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
-    bias, own, size = weights.bias_ih, weights.bias_hh, state[0].shape[-1]
+    bias, bias_hh, size = weights.bias_ih, weights.bias_hh, state[0].shape[-1]
     inner: Any = 0
-    if own is not None:  # what is added outside of the reset gate is added at once
-        inner = reshape(own[2 * size :], (1, size))
-        outer = concat([own[: 2 * size], zeros_like(own[2 * size :])])
+    if bias_hh is not None:  # biases outside the reset gate are added for all steps at once
+        inner = reshape(bias_hh[2 * size :], (1, size))
+        outer = concat([bias_hh[: 2 * size], zeros_like(bias_hh[2 * size :])])
         bias = outer if bias is None else bias + outer
     inputs = linear(data, weights.weight_ih, bias)
     out, end = gru_sequence(inputs, *state, weights.weight_hh, inner, steps=steps)
@@ -119,7 +120,7 @@ def _gru_over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[An
 
 
 def reset_first(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
-    """A step of a gated recurrent unit as Chainer's links have it."""
+    """Compute a step of a gated recurrent unit as in Chainer's links."""
     (h,) = state
     size = h.shape[-1]
     weight, bias = weights.weight_hh, weights.bias_hh
@@ -138,29 +139,31 @@ def _mgu_step(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
 
 
 def _reset_over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
-    out, end = reset_sequence(_with_both(weights, data), *state, weights.weight_hh, steps=steps)
+    out, end = reset_sequence(
+        _project_with_both_biases(weights, data), *state, weights.weight_hh, steps=steps
+    )
     return out, (end,)
 
 
 def _mgu_over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
-    """It is a gated recurrent unit of which both gates are one."""
-    size, inputs = state[0].shape[-1], _with_both(weights, data)
-    twice = concat([inputs[..., :size], inputs], axis=-1)
+    """Compute a minimal gated unit as a gated recurrent unit with two equal gates."""
+    size, inputs = state[0].shape[-1], _project_with_both_biases(weights, data)
+    inputs_twice = concat([inputs[..., :size], inputs], axis=-1)
     weight = concat([weights.weight_hh[:size], weights.weight_hh])
-    out, end = reset_sequence(twice, *state, weight, steps=steps)
+    out, end = reset_sequence(inputs_twice, *state, weight, steps=steps)
     return out, (end,)
 
 
-TANH = _simple(tanh)
-RELU = _simple(relu)
-LSTM = Kind(4, 2, _with_both, _lstm_step, _lstm_over)
-GRU = Kind(3, 1, _with_one, _gru_step, _gru_over)
-GRU_RESET_FIRST = Kind(3, 1, _with_one, reset_first, _reset_over)
-MGU = Kind(2, 1, _with_both, _mgu_step, _mgu_over)
+TANH = _elman(tanh)
+RELU = _elman(relu)
+LSTM = Kind(4, 2, _project_with_both_biases, _lstm_step, _lstm_over)
+GRU = Kind(3, 1, _project_with_input_bias, _gru_step, _gru_over)
+GRU_RESET_FIRST = Kind(3, 1, _project_with_input_bias, reset_first, _reset_over)
+MGU = Kind(2, 1, _project_with_both_biases, _mgu_step, _mgu_over)
 
 
 def check_weights(where: str, kind: Kind, weights: Weights) -> tuple[int, int, int]:
-    """The widths of inputs, of outputs and of the memory, or an error if the weights do not fit."""
+    """Check the weights; return the widths of inputs, outputs and memory."""
     ih, hh, *biases, hr = weights
     if getattr(ih, "ndim", 0) != 2 or getattr(hh, "ndim", 0) != 2 or len(ih) != len(hh):
         raise ValueError(
@@ -180,7 +183,7 @@ def check_weights(where: str, kind: Kind, weights: Weights) -> tuple[int, int, i
 
 
 def check_step(where: str, widths: tuple[int, int, int], state: Sequence[Any], x: Any) -> None:
-    """An error if an input, or a state, does not fit the weights."""
+    """Raise if an input or a state does not fit the weights."""
     inputs, size, memory = widths
     if not x.ndim or x.shape[-1] != inputs:
         raise ValueError(f"{where}: x must have shape (..., {inputs}), got {describe(x)}")
@@ -193,9 +196,11 @@ def check_step(where: str, widths: tuple[int, int, int], state: Sequence[Any], x
             )
 
 
-def _stepped(name: str, kind: Kind, x: Any, state: Sequence[Any], given: Any) -> tuple[Any, ...]:
+def _apply_cell(
+    name: str, kind: Kind, x: Any, state: Sequence[Any], arrays: Any
+) -> tuple[Any, ...]:
     where = f"fdbr.ops.{name}"
-    weights = Weights(*(None if w is None else real(name, w)[0] for w in given))
+    weights = Weights(*(None if w is None else real(name, w)[0] for w in arrays))
     widths = check_weights(where, kind, weights)
     x, *state = real(name, x, *state)
     check_step(where, widths, state, x)
@@ -247,7 +252,7 @@ def lstm_cell(
     """
     if not isinstance(state, tuple | list) or len(state) != 2:
         raise TypeError(f"fdbr.ops.lstm_cell: state must be a pair (h, c), got {describe(state)}")
-    return _stepped("lstm_cell", LSTM, x, state, (weight_ih, weight_hh, bias_ih, bias_hh))
+    return _apply_cell("lstm_cell", LSTM, x, state, (weight_ih, weight_hh, bias_ih, bias_hh))
 
 
 @public("fdbr.ops")
@@ -279,8 +284,8 @@ def gru_cell(
     bias_ih, bias_hh
         Shape ``(3 * size,)``; none by default.
     reset_first
-        Whether the state is reset before its product with the weights, and ``z`` is the share of
-        what is new, as in Chainer's GRU (not in its n-step GRU): with
+        Whether the state is reset before its product with the weights, and ``z`` weights the new
+        part, as in Chainer's GRU (not in its n-step GRU): with
         ``n = tanh(xn + weight_hn @ (r * h) + bias_hn)`` it is ``(1 - z) * h + z * n``.
 
     Returns
@@ -299,7 +304,7 @@ def gru_cell(
     array([0.5])
     """
     kind = GRU_RESET_FIRST if reset_first else GRU
-    return _stepped("gru_cell", kind, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
+    return _apply_cell("gru_cell", kind, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
 
 
 @public("fdbr.ops")
@@ -311,7 +316,7 @@ def mgu_cell(
     bias_ih: Array = None,
     bias_hh: Array = None,
 ) -> Any:
-    """One step of a minimal gated unit, which has one gate.
+    """One step of a minimal gated unit, which has a single gate.
 
     With ``f = sigmoid(xf + weight_hf @ h)`` and ``n = tanh(xn + weight_hn @ (f * h))``, where
     ``xf, xn = weight_ih @ x + bias_ih + bias_hh``, the new state is ``(1 - f) * h + f * n``:
@@ -343,7 +348,7 @@ def mgu_cell(
     >>> ops.mgu_cell(np.ones(3), np.ones(1), np.zeros((2, 3)), np.zeros((2, 1)))
     array([0.5])
     """
-    return _stepped("mgu_cell", MGU, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
+    return _apply_cell("mgu_cell", MGU, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
 
 
 @public("fdbr.ops")
@@ -385,7 +390,7 @@ def rnn_tanh_cell(
     >>> ops.rnn_tanh_cell(np.ones(3), np.ones(1), np.zeros((1, 3)), np.zeros((1, 1)))
     array([0.])
     """
-    return _stepped("rnn_tanh_cell", TANH, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
+    return _apply_cell("rnn_tanh_cell", TANH, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
 
 
 @public("fdbr.ops")
@@ -406,4 +411,4 @@ def rnn_relu_cell(
     >>> ops.rnn_relu_cell(np.ones(3), np.ones(1), np.ones((1, 3)), np.ones((1, 1)))
     array([4.])
     """
-    return _stepped("rnn_relu_cell", RELU, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
+    return _apply_cell("rnn_relu_cell", RELU, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]

@@ -1,7 +1,7 @@
-"""Steps of recurrent networks as kernels, of NumPy's arrays that are large together.
+"""Steps of recurrent networks as fused kernels, for large sequences in NumPy arrays.
 
-A step is one kernel: the product with the state, the gates, and what is kept.  Where there is none
-the loops of the operations go through it with the functions of their array module.
+One kernel computes a step: the product with the state, the gates, and what the backward pass
+needs.  Without a kernel the operations loop over steps with functions of the array module.
 """
 
 import functools
@@ -15,13 +15,13 @@ from fdbr.backends.cpu.codegen.math.arithmetic import maximum
 from fdbr.backends.cpu.codegen.math.exponential import expit, tanh
 from fdbr.backends.cpu.library.rnn_step.rnn_step import PACKED, STATE, Step, stepping
 from fdbr.core.array_modules import Array
-from fdbr.ops.nn.recurrent.sequence_rules import there
+from fdbr.ops.nn.recurrent.sequence_rules import is_given
 from fdbr.ops.nn.recurrent.steps import Steps
 from fdbr.ops.nn.recurrent.units import parts_of
 
 __all__ = ["gru_by_kernel", "lstm_by_kernel", "rnn_by_kernel", "transposed_by_kernel"]
 
-_STEPS = 16  # times as small as other arrays are those for which kernels pay
+_STEPS = 16  # a kernel replaces many calls for each step, so it pays from `LEAST` / 16 bytes on
 
 
 def _is_large(x: Any) -> bool:
@@ -33,12 +33,12 @@ def _packed(x: Any, parts: int = 1) -> list[tuple[Any, str]]:
     return [(part, PACKED) for part in parts_of(x, parts)]
 
 
-def _in_parts(weight: Array, parts: int) -> Array:
+def _split_weight(weight: Array, parts: int) -> Array:
     return weight.reshape(parts, len(weight) // parts, weight.shape[1])
 
 
-def _go(step: Step | None, h: Array, outs: Array, steps: Steps) -> bool:
-    """Go through the steps, of which each has the outputs of the one before as its state."""
+def _run_steps(step: Step | None, h: Array, outs: Array, steps: Steps) -> bool:
+    """Run the steps; the outputs of each step are the state of the next."""
     if step is None:
         return False
     for rows, count in steps:
@@ -47,7 +47,7 @@ def _go(step: Step | None, h: Array, outs: Array, steps: Steps) -> bool:
     return True
 
 
-# --- there ----------------------------------------------------------------------------
+# --- forward --------------------------------------------------------------------------
 
 
 def _rnn(s: Any, x: Any) -> Any:
@@ -61,12 +61,12 @@ def _rectified_rnn(s: Any, x: Any) -> Any:
 def rnn_by_kernel(
     inputs: Array, h: Array, weight: Array, outs: Array, steps: Steps, rectified: bool
 ) -> bool:
-    """Write the outputs, and the last states to ``h``; whether there is a kernel."""
+    """Write the outputs, and the last states to ``h``; return whether there is a kernel."""
     if not _is_large(inputs):
         return False
     function = _rectified_rnn if rectified else _rnn
-    given = _packed(inputs), _packed(outs), weight[None], (h, STATE)
-    return _go(stepping(function, function, *given), h, outs, steps)
+    operands = _packed(inputs), _packed(outs), weight[None], (h, STATE)
+    return _run_steps(stepping(function, function, *operands), h, outs, steps)
 
 
 def _lstm(i: Any, f: Any, g: Any, o: Any, *inputs: Any) -> Any:
@@ -86,13 +86,13 @@ def lstm_by_kernel(
     outs: Array,
     steps: Steps,
 ) -> bool:
-    """Write the gates, memories and outputs, and the last states to ``h`` and ``c``."""
+    """Write gates, memories and outputs, and the last states to ``h`` and ``c``, if possible."""
     if not _is_large(inputs):
         return False
     read = [*_packed(inputs, 4), (c, STATE)]
     write = [*_packed(gates, 4), *_packed(cells), (c, STATE), *_packed(outs)]
-    step = stepping(_lstm, _lstm, read, write, _in_parts(weight, 4), (h, STATE))
-    return _go(step, h, outs, steps)
+    step = stepping(_lstm, _lstm, read, write, _split_weight(weight, 4), (h, STATE))
+    return _run_steps(step, h, outs, steps)
 
 
 def _gru(r: Any, z: Any, n: Any, *inputs: Any) -> Any:
@@ -112,81 +112,88 @@ def gru_by_kernel(
     outs: Array,
     steps: Steps,
 ) -> bool:
-    """Write the gates, what ``r`` is multiplied by and the outputs, and the last states."""
+    """Write gates, the terms that ``r`` multiplies, outputs and last states, if possible."""
     if not _is_large(inputs):
         return False
-    read = [*_packed(inputs, 3), (h, STATE), *([(bias, "0")] if there(bias) else [])]
+    read = [*_packed(inputs, 3), (h, STATE), *([(bias, "0")] if is_given(bias) else [])]
     write = [*_packed(gates, 3), *_packed(hidden), *_packed(outs)]
-    step = stepping(_gru, _gru, read, write, _in_parts(weight, 3), (h, STATE))
-    return _go(step, h, outs, steps)
+    step = stepping(_gru, _gru, read, write, _split_weight(weight, 3), (h, STATE))
+    return _run_steps(step, h, outs, steps)
 
 
-# --- and back -------------------------------------------------------------------------
+# --- backward -------------------------------------------------------------------------
 
 
 def transposed_by_kernel(
-    given: Sequence[Any],
+    cotangents: Sequence[Any],
     k: Array,
     f: Any,
     a: Any,
     weight: Array,
-    later: Array,
-    kept: Array,
+    ct_h: Array,
+    ct_c: Array,
     sums: Array,
     cells: Array,
     outs: Array,
     steps: Steps,
 ) -> bool:
-    """Write what `transposed_recurrence` gives, and the last states to ``later`` and ``kept``.
+    """Write the results of `transposed_recurrence`, and the last states to ``ct_h`` and ``ct_c``.
 
-    ``given`` are the cotangents of the sums, the memories and the outputs.
+    ``cotangents`` are those of the sums, the memories and the outputs.
     """
     if not _is_large(k):
         return False
-    memory, parts = there(a), k.shape[-1] // outs.shape[-1]
-    by_s, by_c, by_h = given
-    has = memory, there(by_h), there(by_c), there(by_s), parts
-    read = [(later, STATE), *(_packed(by_h) if there(by_h) else [])]
+    has_memory, parts = is_given(a), k.shape[-1] // outs.shape[-1]
+    ct_s, ct_c_step, ct_h_step = cotangents
+    has = has_memory, is_given(ct_h_step), is_given(ct_c_step), is_given(ct_s), parts
+    read = [(ct_h, STATE), *(_packed(ct_h_step) if is_given(ct_h_step) else [])]
     write = [*_packed(sums, parts), *_packed(outs)]
-    if memory:
-        read += [(kept, STATE), *_packed(a), *_packed(f), *(_packed(by_c) if there(by_c) else [])]
-        write += [*_packed(cells), (kept, STATE)]
-    read += [*_packed(k, parts), *(_packed(by_s, parts) if there(by_s) else [])]
-    first = stepping(("back", *has), functools.partial(_back, *has), read, write)
-    straight = there(f) and not memory
-    added = [*_packed(f), *_packed(outs)] if straight else []
-    function = _more if straight else _alone
-    second = stepping(function, function, added, [(later, STATE)], weight.T[None], (sums, PACKED))
+    if has_memory:
+        read += [
+            (ct_c, STATE),
+            *_packed(a),
+            *_packed(f),
+            *(_packed(ct_c_step) if is_given(ct_c_step) else []),
+        ]
+        write += [*_packed(cells), (ct_c, STATE)]
+    read += [*_packed(k, parts), *(_packed(ct_s, parts) if is_given(ct_s) else [])]
+    first = stepping(("back", *has), functools.partial(_transposed_step, *has), read, write)
+    adds_state = is_given(f) and not has_memory
+    read_state = [*_packed(f), *_packed(outs)] if adds_state else []
+    finish = _add_to_state if adds_state else _replace_state
+    second = stepping(finish, finish, read_state, [(ct_h, STATE)], weight.T[None], (sums, PACKED))
     if first is None or second is None:
         return False
-    for rows, count in steps.turned:
+    for rows, count in steps.reverse_order:
         first(rows.start, count)
         second(rows.start, count)
     return True
 
 
-def _back(memory: bool, by_h: bool, by_c: bool, by_s: bool, parts: int, *given: Any) -> Any:
-    """The cotangents of a step's sums, output and memory, and of what is kept in that."""
-    y, *more = given
-    rest = iter(more)
-    if by_h:
+def _transposed_step(
+    has_memory: bool, ct_h_step: bool, ct_c_step: bool, ct_s: bool, parts: int, *arrays: Any
+) -> Any:
+    """Compute the cotangents of a step's sums, output and memory, and of the kept memory."""
+    y, *inputs = arrays
+    rest = iter(inputs)
+    if ct_h_step:
         y = y + next(rest)
     x = y
-    if memory:
-        kept, a, f = next(rest), next(rest), next(rest)
-        x = a * y + kept
-        if by_c:
+    if has_memory:
+        ct_c, a, f = next(rest), next(rest), next(rest)
+        x = a * y + ct_c
+        if ct_c_step:
             x = x + next(rest)
     k = [next(rest) for _ in range(parts)]
     sums = [factor * x for factor in k[:-1]] + [k[-1] * y]
-    if by_s:
+    if ct_s:
         sums = [s + next(rest) for s in sums]
-    return (*sums, y, x, f * x) if memory else (*sums, y)
+    return (*sums, y, x, f * x) if has_memory else (*sums, y)
 
 
-def _alone(s: Any) -> Any:
+def _replace_state(s: Any) -> Any:
     return s
 
 
-def _more(s: Any, f: Any, y: Any) -> Any:
+def _add_to_state(s: Any, f: Any, y: Any) -> Any:
     return s + f * y

@@ -6,8 +6,8 @@ import numpy as np
 
 from fdbr.core.array_modules import Array
 from fdbr.ops.nn.recurrent.fused_steps import gru_by_kernel
-from fdbr.ops.nn.recurrent.recurrences import transposed_recurrence, weight_slope
-from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, over_sequences, there
+from fdbr.ops.nn.recurrent.recurrences import transposed_recurrence, weight_cotangent
+from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, is_given, over_sequences
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.reductions.reduce import sum as sum_over
@@ -16,49 +16,49 @@ from fdbr.ops.shape.manipulation import concat
 __all__ = ["gru_sequence"]
 
 
-def _pull(ct: Any, out: Any, h: Any, weight: Any, steps: Any) -> Any:
-    """The cotangents of the inputs, of the sums by the states, and of the first states."""
-    by_h, by_gates, by_hidden, by_h_end = (0 if x is None else x for x in ct)
+def _vjp(ct: Any, out: Any, h: Any, weight: Any, steps: Any) -> Any:
+    """Compute the cotangents of inputs, of products with states, and of first states."""
+    ct_h, ct_gates, ct_hidden, ct_h_end = (0 if x is None else x for x in ct)
     outs, gates, hidden, _ = out
     (r, z, n), axis = parts_of(gates, 3), gates.ndim - 1
-    by_r, by_z, by_n = r * (1 - r), z * (1 - z), 1 - n * n
-    new = (1 - z) * by_n
-    k = [new * hidden * by_r, (previous(outs, h, steps) - n) * by_z, new * r]
-    s = bent = 0
-    if there(by_gates):
-        ct_r, ct_z, ct_n = parts_of(by_gates, 3)
-        bent = ct_n * by_n
-        s = concat([(ct_r + bent * hidden) * by_r, ct_z * by_z, bent * r], axis=axis)
-    if there(by_hidden):
-        s = s + concat([0 * r, 0 * z, by_hidden], axis=axis)
-    given = s, 0, by_h, by_h_end, 0
+    d_r, d_z, d_n = r * (1 - r), z * (1 - z), 1 - n * n
+    new = (1 - z) * d_n
+    k = [new * hidden * d_r, (previous(outs, h, steps) - n) * d_z, new * r]
+    s = ct_n_pre = 0
+    if is_given(ct_gates):
+        ct_r, ct_z, ct_n = parts_of(ct_gates, 3)
+        ct_n_pre = ct_n * d_n
+        s = concat([(ct_r + ct_n_pre * hidden) * d_r, ct_z * d_z, ct_n_pre * r], axis=axis)
+    if is_given(ct_hidden):
+        s = s + concat([0 * r, 0 * z, ct_hidden], axis=axis)
+    sources = s, 0, ct_h, ct_h_end, 0
     sums, back, first = transposed_recurrence(
-        *given, concat(k, axis=axis), z, 0, weight, 0, steps=steps
+        *sources, concat(k, axis=axis), z, 0, weight, 0, steps=steps
     )
-    by_inputs = concat([sums[..., : -z.shape[-1]], new * back + bent], axis=axis)
-    return [by_inputs, sums, first]
+    ct_inputs = concat([sums[..., : -z.shape[-1]], new * back + ct_n_pre], axis=axis)
+    return [ct_inputs, sums, first]
 
 
-def _by_weight(shared: Any, out: Any, h: Any, steps: Any) -> Any:
-    return weight_slope(shared[1], previous(out[0], h, steps))
+def _weight_vjp(shared: Any, out: Any, h: Any, steps: Any) -> Any:
+    return weight_cotangent(shared[1], previous(out[0], h, steps))
 
 
-def _by_bias(shared: Any, out: Any) -> Any:
+def _bias_vjp(shared: Any, out: Any) -> Any:
     return sum_over(shared[1][..., -out[0].shape[-1] :], axis=-2, keepdims=True)
 
 
 @over_sequences(
-    first=_pull,
+    first=_vjp,
     weights=frozenset({"weight", "bias"}),
     inputs=lambda shared: shared[0],
     h=lambda shared: shared[2],
-    weight=_by_weight,
-    bias=_by_bias,
+    weight=_weight_vjp,
+    bias=_bias_vjp,
 )
 def _gru_sequence(
     xp: Any, inputs: Array, h: Array, weight: Array, bias: Array, *, steps: Steps
 ) -> Any:
-    """The outputs of all steps, the gates, what ``r`` is multiplied by, and the last states."""
+    """Compute outputs and gates of all steps, the terms that ``r`` multiplies, and last states."""
     size, dtype = h.shape[-1], inputs.dtype
     gates = xp.empty(inputs.shape, dtype=dtype)
     outs = xp.empty((*inputs.shape[:-1], size), dtype=dtype)
@@ -66,25 +66,25 @@ def _gru_sequence(
     h = xp.array(h)
     if gru_by_kernel(inputs, h, weight, bias, gates, hidden, outs, steps):
         return outs, gates, hidden, h
-    turned = xp.empty((*weight.shape[:-2], weight.shape[-1], weight.shape[-2]), dtype=dtype)
-    turned[...] = weight.swapaxes(-1, -2)  # in the order in which products read it
+    transposed = xp.empty((*weight.shape[:-2], weight.shape[-1], weight.shape[-2]), dtype=dtype)
+    transposed[...] = weight.swapaxes(-1, -2)  # contiguous, as BLAS reads it
     front, back = slice(2 * size), slice(2 * size, None)
-    xp.negative(turned[..., front], out=turned[..., front])
-    with np.errstate(over="ignore"):  # where a gate is shut
+    xp.negative(transposed[..., front], out=transposed[..., front])
+    with np.errstate(over="ignore"):  # exp overflows where a gate is 0
         for rows, count in steps:
             old, x, gate = h[..., :count, :], inputs[..., rows, :], gates[..., rows, :]
-            s = xp.matmul(old, turned)
-            shut, n, inner = gate[..., front], gate[..., back], hidden[..., rows, :]
-            xp.subtract(s[..., front], x[..., front], out=shut)
-            xp.exp(shut, out=shut)
-            shut += 1
-            xp.reciprocal(shut, out=shut)
+            s = xp.matmul(old, transposed)
+            inverse_gate, n, inner = gate[..., front], gate[..., back], hidden[..., rows, :]
+            xp.subtract(s[..., front], x[..., front], out=inverse_gate)
+            xp.exp(inverse_gate, out=inverse_gate)
+            inverse_gate += 1
+            xp.reciprocal(inverse_gate, out=inverse_gate)
             xp.add(s[..., back], bias, out=inner)
-            xp.multiply(inner, shut[..., :size], out=n)
+            xp.multiply(inner, inverse_gate[..., :size], out=n)
             n += x[..., back]
             xp.tanh(n, out=n)
             old -= n
-            old *= shut[..., size:]
+            old *= inverse_gate[..., size:]
             old += n
             outs[..., rows, :] = old
     return outs, gates, hidden, h
@@ -92,10 +92,10 @@ def _gru_sequence(
 
 @in_one_dtype
 def gru_sequence(inputs: Any, h: Any, weight: Any, bias: Any, *, steps: Steps) -> tuple[Any, Any]:
-    """The outputs of all steps, and the last one of each sequence.
+    """Compute the outputs of all steps, and the last output of each sequence.
 
-    ``inputs`` are what goes into the gates besides the state, for all elements; ``bias`` of shape
-    (1, size), or 0, is what is added to the state's share in ``n``, before the reset gate.
+    ``inputs`` are the contributions of the inputs to the gates, for all elements; ``bias``, of
+    shape (1, size) or 0, is added to the state's contribution to ``n``, before the reset gate.
     """
     outs, _, _, h = _gru_sequence(inputs, h, weight, bias, steps=steps)
     return outs, h

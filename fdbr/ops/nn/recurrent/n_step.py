@@ -1,8 +1,7 @@
-"""Stacks of recurrent layers over sequences of different lengths.
+"""Stacks of recurrent layers over sequences of different lengths, without padding.
 
-The work is that of the elements that there are.  Sequences are packed time by time, the longest
-first, so that those which have ended fall off at the end of a state; the products with inputs are
-one for all elements of all sequences.
+Sequences are packed by time step, the longest first, so that the sequences still running are the
+first rows of a state; one product computes the inputs' contributions for all elements.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from fdbr.errors.layer_path import placed
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.indexing.table_rows import rows_at
-from fdbr.ops.nn.noise.dropout import dropout as dropped
+from fdbr.ops.nn.noise.dropout import dropout as apply_dropout
 from fdbr.ops.nn.recurrent.cells import GRU, LSTM, RELU, TANH, Kind, Weights, check_weights
 from fdbr.ops.nn.recurrent.sequences import pack, unpack
 from fdbr.ops.nn.recurrent.steps import Steps
@@ -27,7 +26,7 @@ from fdbr.ops.shape.manipulation import concat, stack
 
 __all__ = ["check_layers", "check_rate", "n_step", "n_step_gru", "n_step_lstm", "n_step_rnn"]
 
-_SPLIT = 1  # as in `fdbr.random.split`
+_SPLIT = 1  # the number of `fdbr.random.split`, so that keys are equal to those it makes
 
 
 def n_step(
@@ -40,10 +39,10 @@ def n_step(
     rate: float = 0.0,
     key: Any = None,
 ) -> tuple[list[Any], tuple[Any, ...]]:
-    """The outputs of a stack of layers for a list of sequences, and its last states.
+    """Compute the outputs of a stack of layers for a list of sequences, and the last states.
 
-    ``layers`` has the weights of each layer in each direction, one after the other; states have
-    the shape ``(len(layers), sequences, size)``.
+    ``layers`` has the weights of each layer in each direction, in order; states have the shape
+    ``(len(layers), sequences, size)``.
     """
     packed = pack(where, xs)
     data = floating(packed.data)
@@ -57,7 +56,7 @@ def n_step(
                 f"{describe(asarray(xs[0]))}"
             )
         )
-    first = _first(where, kind, layers, data, len(packed.lengths), states)
+    first = _first_states(where, kind, layers, data, len(packed.lengths), states)
     order = packed.order
     inverse = np.empty_like(order)
     inverse[order] = np.arange(len(order))
@@ -66,7 +65,7 @@ def n_step(
     last = []
     for layer in range(depth):
         if layer and rate:
-            data = dropped(data, rate, key=keys[layer - 1])
+            data = apply_dropout(data, rate, key=keys[layer - 1])
         columns = []
         for direction in range(directions):
             number = layer * directions + direction
@@ -81,8 +80,8 @@ def n_step(
     return unpack(packed._replace(data=data)), ends
 
 
-def _rows(x: Any, places: Any) -> Any:
-    return rows_at(x, beside(places, x))
+def _rows(x: Any, indices: Any) -> Any:
+    return rows_at(x, beside(indices, x))
 
 
 def _keys(key: Any, count: int) -> Any:
@@ -90,14 +89,14 @@ def _keys(key: Any, count: int) -> Any:
 
 
 def widths_of(kind: Kind, weights: Weights) -> tuple[int, ...]:
-    """The lengths of the parts of a state."""
+    """Return the widths of the parts of a state."""
     return (weights.weight_hh.shape[1], weights.weight_hh.shape[0] // kind.gates)[: kind.states]
 
 
-def _first(
+def _first_states(
     where: str, kind: Kind, layers: Any, data: Any, count: int, states: Sequence[Any] | None
 ) -> list[Any]:
-    """The first states, or an error if they do not fit."""
+    """Check the first states, or make zeros."""
     widths = widths_of(kind, layers[0])
     if states is None:
         xp = array_module(data)
@@ -109,7 +108,7 @@ def _first(
 def check_states(
     where: str, states: Sequence[Any], widths: tuple[int, ...], before: tuple[int, ...]
 ) -> None:
-    """An error if states do not have their shapes."""
+    """Raise if states do not have the expected shapes."""
     if len(states) != len(widths):
         names = ("h", "c")[: len(widths)]
         raise TypeError(
@@ -127,7 +126,7 @@ def check_states(
 
 
 def check_layers(where: str, kind: Kind, layers: Sequence[Weights], directions: int) -> None:
-    """An error if the weights of layers do not fit each other."""
+    """Raise if the weights of layers do not fit each other."""
     for number, weights in enumerate(layers):
         layer = number // directions
         inputs, out, _ = check_weights(f"{where}: layer {layer}", kind, weights)
@@ -145,7 +144,7 @@ def check_layers(where: str, kind: Kind, layers: Sequence[Weights], directions: 
 
 
 def check_rate(where: str, rate: Any, key: Any) -> float:
-    """A rate of dropout, or an error."""
+    """Check a dropout rate and return it as a float."""
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
         raise ValueError(
             placed(f"{where}: dropout must be a number in [0, 1), got {describe(rate)}")
@@ -157,15 +156,23 @@ def check_rate(where: str, rate: Any, key: Any) -> float:
     return float(rate)
 
 
-# --- for the user -------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------
 
 
 def _run(
-    name: str, kind: Kind, ws: Any, bs: Any, states: Any, xs: Any, both: bool, rate: Any, key: Any
+    name: str,
+    kind: Kind,
+    ws: Any,
+    bs: Any,
+    states: Any,
+    xs: Any,
+    bidirectional: bool,
+    rate: Any,
+    key: Any,
 ) -> Any:
     where = f"fdbr.ops.{name}"
     layers = _layers(name, where, ws, bs)
-    directions = 2 if both else 1
+    directions = 2 if bidirectional else 1
     if len(layers) % directions:
         raise ValueError(placed(f"{where}: with two directions there are two ws for each layer"))
     check_layers(where, kind, layers, directions)
@@ -221,8 +228,8 @@ def n_step_lstm(
 ) -> Any:
     """Layers of long short-term memory over sequences of different lengths.
 
-    No padding is computed: the cost is that of the elements that there are.  `fdbr.nn.LSTM` has
-    the weights, too.
+    Nothing is computed for padding: the cost is proportional to the number of elements.
+    `fdbr.nn.LSTM` is the layer with weights.
 
     Parameters
     ----------
@@ -230,24 +237,25 @@ def n_step_lstm(
         The first states, shape ``(layers, sequences, size)``, or both `None` for zeros; with two
         directions ``(2 * layers, sequences, size)``, in the order of ``ws``.
     ws
-        For each layer, and there for each direction, the pair ``(weight_ih, weight_hh)`` of
+        For each layer, and within it for each direction, the pair ``(weight_ih, weight_hh)`` of
         `lstm_cell`.
     bs
-        Likewise the pairs ``(bias_ih, bias_hh)``, or `None`.
+        The pairs ``(bias_ih, bias_hh)`` in the same order, or `None`.
     xs
         A list of sequences of shape ``(length, inputs)``, in any order.
     bidirectional
-        Whether each layer has a second cell, which goes from the last element to the first.
+        Whether each layer has a second cell, which runs from the last element to the first.
     dropout
-        The share of the elements that are left out between layers.
+        The dropout rate between layers.
     key
-        A key, if there is dropout.
+        A key of `fdbr.random`, required for dropout.
 
     Returns
     -------
     tuple
-        The last ``h`` and ``c``, shaped as the first, and the list of the outputs of the last
-        layer, each of shape ``(length, size)``, or ``(length, 2 * size)`` with two directions.
+        The last ``h`` and ``c``, with the shapes of the first states, and the list of the outputs
+        of the last layer, each of shape ``(length, size)``, or ``(length, 2 * size)`` with two
+        directions.
 
     Raises
     ------
@@ -289,7 +297,7 @@ def n_step_gru(
     Raises
     ------
     ValueError
-        As `n_step_lstm`.
+        As for `n_step_lstm`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -327,7 +335,7 @@ def n_step_rnn(
     Raises
     ------
     ValueError
-        As `n_step_lstm`, and if there is no such activation.
+        As for `n_step_lstm`, and if ``activation`` is neither of these.
 
     >>> import numpy as np
     >>> from fdbr import ops

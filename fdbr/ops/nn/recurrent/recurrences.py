@@ -1,40 +1,46 @@
 """Linear recurrences over packed sequences, and their transposes.
 
 The derivative of every recurrent network along its sequences is a linear recurrence, whose
-coefficients come from what the network computed.  With ``'`` at what the step before gave it is,
-in networks with a memory ``c`` besides the output ``h``::
+coefficients are computed from the network's values.  With ``'`` for the previous step, networks
+with a memory ``c`` besides the output ``h`` have::
 
-    s = h' @ weight.T + u                         the sums that go into the gates
-    c = f * c' + k[0] * s[0] + k[1] * s[1] + ... + v    of all parts of the sums but the last
-    h = (a * c + k[-1] * s[-1]) @ hr.T + w        of the last one
+    s = h' @ weight.T + u                               the inputs of the gates, in parts
+    c = f * c' + k[0] * s[0] + k[1] * s[1] + ... + v    with all parts but the last
+    h = (a * c + k[-1] * s[-1]) @ hr.T + w              with the last part
 
-and in networks without::
+and networks without memory have::
 
     s = h' @ weight.T + u
-    h = f * h' + k[0] * s[0] + k[1] * s[1] + ... + w    of all parts of the sums
+    h = f * h' + k[0] * s[0] + k[1] * s[1] + ... + w    with all parts
 
-Its transpose goes through the steps in the opposite order: that is backpropagation through time.
-The derivative of either by the coefficients is made of both, so there are derivatives of any order,
-and none of them has single steps as operations.
+The transpose runs through the steps in the opposite order: this is backpropagation through time.
+The derivatives of either in the coefficients are products of results of both, so there are
+derivatives of any order without an operation for each step.
 """
 
 from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
 from fdbr.ops.nn.recurrent.fused_steps import transposed_by_kernel
-from fdbr.ops.nn.recurrent.sequence_rules import over_sequences, there
+from fdbr.ops.nn.recurrent.sequence_rules import is_given, over_sequences
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import concat, matrix_transpose
 
-__all__ = ["before", "linear_recurrence", "state", "transposed_recurrence", "weight_slope"]
+__all__ = [
+    "previous_or_zeros",
+    "linear_recurrence",
+    "state",
+    "transposed_recurrence",
+    "weight_cotangent",
+]
 
 _WEIGHTS = frozenset({"weight", "hr"})
 
 
-class _Run(NamedTuple):
-    """The results of a run, for each step and at its end; ``c`` is 0 where there is no memory."""
+class _Results(NamedTuple):
+    """The results of a recurrence for each step, and at its end; ``c`` is 0 without memory."""
 
     s: Any
     c: Any
@@ -43,15 +49,15 @@ class _Run(NamedTuple):
     c_end: Any
 
 
-def _run(outs: Any) -> _Run:
+def _results(outs: Any) -> _Results:
     if len(outs) == 5:
-        return _Run(*outs)
+        return _Results(*outs)
     s, h, h_end = outs
-    return _Run(s, 0, h, h_end, 0)
+    return _Results(s, 0, h, h_end, 0)
 
 
-def _given(ct: Any) -> _Run:
-    return _run([0 if x is None else x for x in ct])
+def _cotangents(ct: Any) -> _Results:
+    return _results([0 if x is None else x for x in ct])
 
 
 def _parts(x: Any, count: int) -> list[Any]:
@@ -59,83 +65,87 @@ def _parts(x: Any, count: int) -> list[Any]:
     return [x[..., i * size : (i + 1) * size] for i in range(count)]
 
 
-# --- derivatives by the coefficients --------------------------------------------------
+# --- derivatives in the coefficients --------------------------------------------------
 
 
-class _Both(NamedTuple):
-    """A run with its first states, and one of the transpose."""
+class _Pair(NamedTuple):
+    """The results of a recurrence with its first states, and those of its transpose."""
 
-    way: _Run
+    forward: _Results
     h: Any
     c: Any
-    back: _Run
+    transposed: _Results
 
-    def by_k(self, hr: Any) -> Any:
-        """The derivative by the coefficients of the sums."""
-        s, memory = self.way.s, there(self.way.c)
-        parts = _parts(s, s.shape[-1] // (self.back.c if memory else self.back.h).shape[-1])
-        if not memory:
-            return concat([self.back.h * part for part in parts], axis=s.ndim - 1)
-        front = [self.back.c * part for part in parts[:-1]]
-        return concat([*front, self.shown(hr) * parts[-1]], axis=s.ndim - 1)
+    def ct_k(self, hr: Any) -> Any:
+        """Compute the cotangent of the coefficients of the sums."""
+        s, has_memory = self.forward.s, is_given(self.forward.c)
+        parts = _parts(
+            s, s.shape[-1] // (self.transposed.c if has_memory else self.transposed.h).shape[-1]
+        )
+        if not has_memory:
+            return concat([self.transposed.h * part for part in parts], axis=s.ndim - 1)
+        front = [self.transposed.c * part for part in parts[:-1]]
+        return concat([*front, self.projected_cotangent(hr) * parts[-1]], axis=s.ndim - 1)
 
-    def by_f(self, steps: Steps) -> Any:
-        """And by those of what is kept."""
-        way, back = self.way, self.back
-        if there(way.c):
-            return back.c * before(way.c, self.c, steps)
-        return back.h * before(way.h, self.h, steps)
+    def ct_f(self, steps: Steps) -> Any:
+        """Compute the cotangent of the coefficients of the previous memory or state."""
+        forward, transposed = self.forward, self.transposed
+        if is_given(forward.c):
+            return transposed.c * previous_or_zeros(forward.c, self.c, steps)
+        return transposed.h * previous_or_zeros(forward.h, self.h, steps)
 
-    def by_weight(self, steps: Steps) -> Any:
-        """And by the weight."""
-        return weight_slope(self.back.s, before(self.way.h, self.h, steps))
+    def ct_weight(self, steps: Steps) -> Any:
+        """Compute the cotangent of the weight."""
+        return weight_cotangent(self.transposed.s, previous_or_zeros(self.forward.h, self.h, steps))
 
-    def by_hr(self, k: Any, a: Any) -> Any:
-        """And by that of the projection."""
+    def ct_hr(self, k: Any, a: Any) -> Any:
+        """Compute the cotangent of the projection weight."""
         size = a.shape[-1]
-        last = k[..., -size:] * self.way.s[..., -size:]
-        return weight_slope(self.back.h, a * self.way.c + last)
+        last = k[..., -size:] * self.forward.s[..., -size:]
+        return weight_cotangent(self.transposed.h, a * self.forward.c + last)
 
-    def shown(self, hr: Any) -> Any:
-        """The cotangent of what is projected."""
-        return matmul(self.back.h, hr) if there(hr) else self.back.h
+    def projected_cotangent(self, hr: Any) -> Any:
+        """Compute the cotangent of the output before its projection."""
+        return matmul(self.transposed.h, hr) if is_given(hr) else self.transposed.h
 
 
-def before(x: Any, first: Any, steps: Steps) -> Any:
-    """The result of `previous`, of zeros where there is no first state."""
-    first = first if there(first) else zeros_like(x[..., : steps.sizes[0], :])
+def previous_or_zeros(x: Any, first: Any, steps: Steps) -> Any:
+    """Return `previous`, with zeros if there is no first state."""
+    first = first if is_given(first) else zeros_like(x[..., : steps.sizes[0], :])
     return previous(x, first, steps)
 
 
-def weight_slope(back: Any, x: Any) -> Any:
-    """The derivative by the weight in ``x @ weight.T``, in each of which all rows have a share."""
-    return matmul(matrix_transpose(back), x)
+def weight_cotangent(transposed: Any, x: Any) -> Any:
+    """Compute the cotangent of the weight in ``x @ weight.T``, summed over all rows."""
+    return matmul(matrix_transpose(transposed), x)
 
 
-# --- there ----------------------------------------------------------------------------
+# --- the recurrence -------------------------------------------------------------------
 
 
-def _pull(ct: Any, k: Any, f: Any, a: Any, weight: Any, hr: Any, steps: Any) -> Any:
-    return list(transposed_recurrence(*_given(ct), k, f, a, weight, hr, steps=steps))
+def _vjp(ct: Any, k: Any, f: Any, a: Any, weight: Any, hr: Any, steps: Any) -> Any:
+    return list(transposed_recurrence(*_cotangents(ct), k, f, a, weight, hr, steps=steps))
 
 
-def _both(shared: Any, out: Any, h: Any, c: Any) -> _Both:
-    return _Both(_run(out), h, c, _run(shared))
+def _pair(shared: Any, out: Any, h: Any, c: Any) -> _Pair:
+    return _Pair(_results(out), h, c, _results(shared))
 
 
 @over_sequences(
-    first=_pull,
+    first=_vjp,
     weights=_WEIGHTS,
-    u=lambda shared: _run(shared).s,
-    v=lambda shared: _run(shared).c,
-    w=lambda shared: _run(shared).h,
-    h=lambda shared: _run(shared).h_end,
-    c=lambda shared: _run(shared).c_end,
-    k=lambda shared, out, h, c, hr: _both(shared, out, h, c).by_k(hr),
-    f=lambda shared, out, h, c, steps: _both(shared, out, h, c).by_f(steps),
-    a=lambda shared, out, h, c, hr: _both(shared, out, h, c).shown(hr) * _run(out).c,
-    weight=lambda shared, out, h, c, steps: _both(shared, out, h, c).by_weight(steps),
-    hr=lambda shared, out, h, c, k, a: _both(shared, out, h, c).by_hr(k, a),
+    u=lambda shared: _results(shared).s,
+    v=lambda shared: _results(shared).c,
+    w=lambda shared: _results(shared).h,
+    h=lambda shared: _results(shared).h_end,
+    c=lambda shared: _results(shared).c_end,
+    k=lambda shared, out, h, c, hr: _pair(shared, out, h, c).ct_k(hr),
+    f=lambda shared, out, h, c, steps: _pair(shared, out, h, c).ct_f(steps),
+    a=lambda shared, out, h, c, hr: (
+        _pair(shared, out, h, c).projected_cotangent(hr) * _results(out).c
+    ),
+    weight=lambda shared, out, h, c, steps: _pair(shared, out, h, c).ct_weight(steps),
+    hr=lambda shared, out, h, c, k, a: _pair(shared, out, h, c).ct_hr(k, a),
 )
 def linear_recurrence(
     xp: Any,
@@ -152,76 +162,78 @@ def linear_recurrence(
     *,
     steps: Steps,
 ) -> Any:
-    """The sums, memories and outputs of all steps, and the last states."""
-    memory = there(a)
+    """Compute the sums, memories and outputs of all steps, and the last states."""
+    has_memory = is_given(a)
     lead, dtype, width = k.shape[:-2], k.dtype, weight.shape[-1]
-    size = a.shape[-1] if memory else width
+    size = a.shape[-1] if has_memory else width
     parts = k.shape[-1] // size
     sums = xp.empty(k.shape, dtype=dtype)
     outs = xp.empty((*k.shape[:-1], width), dtype=dtype)
-    cells = xp.empty((*k.shape[:-1], size), dtype=dtype) if memory else outs
+    cells = xp.empty((*k.shape[:-1], size), dtype=dtype) if has_memory else outs
     h = state(xp, h, (*lead, steps.sizes[0], width), dtype)
-    c = state(xp, c, (*lead, steps.sizes[0], size), dtype) if memory else h
+    c = state(xp, c, (*lead, steps.sizes[0], size), dtype) if has_memory else h
     for rows, count in steps:
-        old, kept = h[..., :count, :], c[..., :count, :]
+        old, memory = h[..., :count, :], c[..., :count, :]
         s = xp.matmul(old, weight.swapaxes(-1, -2))
-        if there(u):
+        if is_given(u):
             s += u[..., rows, :]
         sums[..., rows, :] = s
         s *= k[..., rows, :]
         s = s.reshape((*s.shape[:-1], parts, size))
-        new = s[..., : parts - memory, :].sum(axis=-2)
-        if there(f):
-            new += f[..., rows, :] * kept
-        if memory:
-            if there(v):
+        new = s[..., : parts - has_memory, :].sum(axis=-2)
+        if is_given(f):
+            new += f[..., rows, :] * memory
+        if has_memory:
+            if is_given(v):
                 new += v[..., rows, :]
             cells[..., rows, :] = new
-            kept[...] = new
+            memory[...] = new
             new *= a[..., rows, :]
             new += s[..., -1, :]
-            if there(hr):
+            if is_given(hr):
                 new = xp.matmul(new, hr.swapaxes(-1, -2))
-        if there(w):
+        if is_given(w):
             new += w[..., rows, :]
         outs[..., rows, :] = new
         old[...] = new
-    return (sums, cells, outs, h, c) if memory else (sums, outs, h)
+    return (sums, cells, outs, h, c) if has_memory else (sums, outs, h)
 
 
 def state(xp: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """A state as an array to be written to."""
-    return xp.array(x) if there(x) else xp.zeros(shape, dtype=dtype)
+    """Copy a state to a writable array, or make zeros."""
+    return xp.array(x) if is_given(x) else xp.zeros(shape, dtype=dtype)
 
 
-# --- and back -------------------------------------------------------------------------
+# --- its transpose --------------------------------------------------------------------
 
 
-def _push(ct: Any, k: Any, f: Any, a: Any, weight: Any, hr: Any, steps: Any) -> Any:
-    """The run of which the cotangents are the sources and the first states; and those."""
-    given = _given(ct)
-    way = linear_recurrence(*given, k, f, a, weight, hr, steps=steps)
-    return [*way, given.h_end, given.c_end]
+def _transposed_vjp(ct: Any, k: Any, f: Any, a: Any, weight: Any, hr: Any, steps: Any) -> Any:
+    """Run the recurrence with the cotangents as sources and first states; return both."""
+    cotangents = _cotangents(ct)
+    forward = linear_recurrence(*cotangents, k, f, a, weight, hr, steps=steps)
+    return [*forward, cotangents.h_end, cotangents.c_end]
 
 
-def _both_back(shared: Any, out: Any) -> _Both:
-    *way, h, c = shared
-    return _Both(_run(way), h, c, _run(out))
+def _transposed_pair(shared: Any, out: Any) -> _Pair:
+    *forward, h, c = shared
+    return _Pair(_results(forward), h, c, _results(out))
 
 
 @over_sequences(
-    first=_push,
+    first=_transposed_vjp,
     weights=_WEIGHTS,
-    s=lambda shared: _run(shared[:-2]).s,
-    c=lambda shared: _run(shared[:-2]).c,
-    h=lambda shared: _run(shared[:-2]).h,
-    h_end=lambda shared: _run(shared[:-2]).h_end,
-    c_end=lambda shared: _run(shared[:-2]).c_end,
-    k=lambda shared, out, hr: _both_back(shared, out).by_k(hr),
-    f=lambda shared, out, steps: _both_back(shared, out).by_f(steps),
-    a=lambda shared, out, hr: _both_back(shared, out).shown(hr) * _run(shared[:-2]).c,
-    weight=lambda shared, out, steps: _both_back(shared, out).by_weight(steps),
-    hr=lambda shared, out, k, a: _both_back(shared, out).by_hr(k, a),
+    s=lambda shared: _results(shared[:-2]).s,
+    c=lambda shared: _results(shared[:-2]).c,
+    h=lambda shared: _results(shared[:-2]).h,
+    h_end=lambda shared: _results(shared[:-2]).h_end,
+    c_end=lambda shared: _results(shared[:-2]).c_end,
+    k=lambda shared, out, hr: _transposed_pair(shared, out).ct_k(hr),
+    f=lambda shared, out, steps: _transposed_pair(shared, out).ct_f(steps),
+    a=lambda shared, out, hr: (
+        _transposed_pair(shared, out).projected_cotangent(hr) * _results(shared[:-2]).c
+    ),
+    weight=lambda shared, out, steps: _transposed_pair(shared, out).ct_weight(steps),
+    hr=lambda shared, out, k, a: _transposed_pair(shared, out).ct_hr(k, a),
 )
 def transposed_recurrence(
     xp: Any,
@@ -238,45 +250,45 @@ def transposed_recurrence(
     *,
     steps: Steps,
 ) -> Any:
-    """The cotangents of ``u``, ``v``, ``w`` and the first states, of those of what comes out."""
-    memory = there(a)
+    """Compute the cotangents of ``u``, ``v``, ``w`` and the first states from those of results."""
+    has_memory = is_given(a)
     lead, dtype, width = k.shape[:-2], k.dtype, weight.shape[-1]
-    size = a.shape[-1] if memory else width
+    size = a.shape[-1] if has_memory else width
     sums = xp.empty(k.shape, dtype=dtype)
     outs = xp.empty((*k.shape[:-1], width), dtype=dtype)
-    cells = xp.empty((*k.shape[:-1], size), dtype=dtype) if memory else outs
-    later = state(xp, h_end, (*lead, steps.sizes[0], width), dtype)
-    kept = state(xp, c_end, (*lead, steps.sizes[0], size), dtype) if memory else later
-    if not there(hr) and transposed_by_kernel(
-        (s, c, h), k, f, a, weight, later, kept, sums, cells, outs, steps
+    cells = xp.empty((*k.shape[:-1], size), dtype=dtype) if has_memory else outs
+    ct_h_next = state(xp, h_end, (*lead, steps.sizes[0], width), dtype)
+    memory = state(xp, c_end, (*lead, steps.sizes[0], size), dtype) if has_memory else ct_h_next
+    if not is_given(hr) and transposed_by_kernel(
+        (s, c, h), k, f, a, weight, ct_h_next, memory, sums, cells, outs, steps
     ):
-        return (sums, cells, outs, later, kept) if memory else (sums, outs, later)
-    # With an axis of the parts of the sums.
+        return (sums, cells, outs, ct_h_next, memory) if has_memory else (sums, outs, ct_h_next)
+    # Split the last axis into the parts of the sums.
     split = (*k.shape[:-1], k.shape[-1] // size, size)
-    parted, factors = sums.reshape(split), k.reshape(split)
+    sums_by_part, factors = sums.reshape(split), k.reshape(split)
     last = split[-2] - 1
-    for rows, count in steps.turned:
-        ahead, y = later[..., :count, :], outs[..., rows, :]
-        if there(h):
-            xp.add(ahead, h[..., rows, :], out=y)
+    for rows, count in steps.reverse_order:
+        ct_state, y = ct_h_next[..., :count, :], outs[..., rows, :]
+        if is_given(h):
+            xp.add(ct_state, h[..., rows, :], out=y)
         else:
-            y[...] = ahead
-        part, factor = parted[..., rows, :, :], factors[..., rows, :, :]
-        if memory:
-            y = xp.matmul(y, hr) if there(hr) else y
-            x, held = cells[..., rows, :], kept[..., :count, :]
+            y[...] = ct_state
+        part, factor = sums_by_part[..., rows, :, :], factors[..., rows, :, :]
+        if has_memory:
+            y = xp.matmul(y, hr) if is_given(hr) else y
+            x, memory_part = cells[..., rows, :], memory[..., :count, :]
             xp.multiply(a[..., rows, :], y, out=x)
-            x += held
-            if there(c):
+            x += memory_part
+            if is_given(c):
                 x += c[..., rows, :]
             xp.multiply(factor[..., :last, :], x[..., None, :], out=part[..., :last, :])
             xp.multiply(factor[..., last, :], y, out=part[..., last, :])
-            xp.multiply(f[..., rows, :], x, out=held)
+            xp.multiply(f[..., rows, :], x, out=memory_part)
         else:
             xp.multiply(factor, y[..., None, :], out=part)
-        if there(s):
+        if is_given(s):
             sums[..., rows, :] += s[..., rows, :]
-        xp.matmul(sums[..., rows, :], weight, out=ahead)
-        if there(f) and not memory:
-            ahead += f[..., rows, :] * y
-    return (sums, cells, outs, later, kept) if memory else (sums, outs, later)
+        xp.matmul(sums[..., rows, :], weight, out=ct_state)
+        if is_given(f) and not has_memory:
+            ct_state += f[..., rows, :] * y
+    return (sums, cells, outs, ct_h_next, memory) if has_memory else (sums, outs, ct_h_next)

@@ -1,29 +1,29 @@
 """Linear recurrences of units that reset the state before its product, and their transposes.
 
-As in `recurrences`, for networks whose derivative is, with ``'`` at what the step before gave::
+As in `recurrences`, for networks whose derivative is, with ``'`` for the previous step::
 
-    s[:-1] = h' @ weight[:-1].T + u[:-1]          the sums that go into the gates
-    x = q * h' + j * s[0] + y                     the state, reset
-    s[-1] = x @ weight[-1].T + u[-1]              and the sums that go into what is new
+    s[:-1] = h' @ weight[:-1].T + u[:-1]          the inputs of the gates
+    x = q * h' + j * s[0] + y                     the state after the reset
+    s[-1] = x @ weight[-1].T + u[-1]              the input of the candidate state
     h = f * h' + k[1] * s[1] + k[2] * s[2] + w
 """
 
 from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
-from fdbr.ops.nn.recurrent.recurrences import before, state, weight_slope
-from fdbr.ops.nn.recurrent.sequence_rules import over_sequences, there
+from fdbr.ops.nn.recurrent.recurrences import previous_or_zeros, state, weight_cotangent
+from fdbr.ops.nn.recurrent.sequence_rules import is_given, over_sequences
 from fdbr.ops.nn.recurrent.steps import Steps
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
 
-__all__ = ["by_weight", "reset_recurrence", "transposed_reset_recurrence"]
+__all__ = ["ct_weight", "reset_recurrence", "transposed_reset_recurrence"]
 
 _WEIGHTS = frozenset({"weight"})
 
 
-class _Run(NamedTuple):
-    """The results of a run for each step, and at its end."""
+class _Results(NamedTuple):
+    """The results of a recurrence for each step, and at its end."""
 
     s: Any
     x: Any
@@ -31,64 +31,71 @@ class _Run(NamedTuple):
     h_end: Any
 
 
-class _Both(NamedTuple):
-    """A run with its first state, and one of the transpose: for derivatives by coefficients."""
+class _Pair(NamedTuple):
+    """The results of a recurrence with its first state, and of its transpose.
 
-    way: _Run
+    They determine the derivatives in the coefficients.
+    """
+
+    forward: _Results
     first: Any
-    back: _Run
+    transposed: _Results
 
-    def by_k(self) -> Any:
-        _, z, n = parts_of(self.way.s, 3)
-        return concat([self.back.h * z, self.back.h * n], axis=z.ndim - 1)
+    def ct_k(self) -> Any:
+        _, z, n = parts_of(self.forward.s, 3)
+        return concat([self.transposed.h * z, self.transposed.h * n], axis=z.ndim - 1)
 
-    def by_f(self, steps: Steps) -> Any:
-        return self.back.h * before(self.way.h, self.first, steps)
+    def ct_f(self, steps: Steps) -> Any:
+        return self.transposed.h * previous_or_zeros(self.forward.h, self.first, steps)
 
-    def by_q(self, steps: Steps) -> Any:
-        return self.back.x * before(self.way.h, self.first, steps)
+    def ct_q(self, steps: Steps) -> Any:
+        return self.transposed.x * previous_or_zeros(self.forward.h, self.first, steps)
 
-    def by_j(self) -> Any:
-        return self.back.x * parts_of(self.way.s, 3)[0]
+    def ct_j(self) -> Any:
+        return self.transposed.x * parts_of(self.forward.s, 3)[0]
 
-    def by_weight(self, steps: Steps) -> Any:
-        return by_weight(self.back.s, before(self.way.h, self.first, steps), self.way.x)
+    def ct_weight(self, steps: Steps) -> Any:
+        return ct_weight(
+            self.transposed.s, previous_or_zeros(self.forward.h, self.first, steps), self.forward.x
+        )
 
 
-def by_weight(back: Any, old: Any, reset: Any) -> Any:
-    """The derivative by the weight: its first rows see the state, the others what is left of it."""
+def ct_weight(transposed: Any, old: Any, reset: Any) -> Any:
+    """Compute the cotangent of the weight; its last rows multiply the reset state."""
     size = 2 * old.shape[-1]
-    front, last = back[..., :size], back[..., size:]
-    return concat([weight_slope(front, old), weight_slope(last, reset)], axis=back.ndim - 2)
+    front, last = transposed[..., :size], transposed[..., size:]
+    return concat(
+        [weight_cotangent(front, old), weight_cotangent(last, reset)], axis=transposed.ndim - 2
+    )
 
 
-def _given(ct: Any) -> _Run:
-    return _Run(*[0 if x is None else x for x in ct])
+def _cotangents(ct: Any) -> _Results:
+    return _Results(*[0 if x is None else x for x in ct])
 
 
-# --- there ----------------------------------------------------------------------------
+# --- the recurrence -------------------------------------------------------------------
 
 
-def _pull(ct: Any, k: Any, f: Any, q: Any, j: Any, weight: Any, steps: Any) -> Any:
-    return list(transposed_reset_recurrence(*_given(ct), k, f, q, j, weight, steps=steps))
+def _vjp(ct: Any, k: Any, f: Any, q: Any, j: Any, weight: Any, steps: Any) -> Any:
+    return list(transposed_reset_recurrence(*_cotangents(ct), k, f, q, j, weight, steps=steps))
 
 
-def _both(shared: Any, out: Any, h: Any) -> _Both:
-    return _Both(_Run(*out), h, _Run(*shared))
+def _pair(shared: Any, out: Any, h: Any) -> _Pair:
+    return _Pair(_Results(*out), h, _Results(*shared))
 
 
 @over_sequences(
-    first=_pull,
+    first=_vjp,
     weights=_WEIGHTS,
     u=lambda shared: shared[0],
     y=lambda shared: shared[1],
     w=lambda shared: shared[2],
     h=lambda shared: shared[3],
-    k=lambda shared, out, h: _both(shared, out, h).by_k(),
-    f=lambda shared, out, h, steps: _both(shared, out, h).by_f(steps),
-    q=lambda shared, out, h, steps: _both(shared, out, h).by_q(steps),
-    j=lambda shared, out, h: _both(shared, out, h).by_j(),
-    weight=lambda shared, out, h, steps: _both(shared, out, h).by_weight(steps),
+    k=lambda shared, out, h: _pair(shared, out, h).ct_k(),
+    f=lambda shared, out, h, steps: _pair(shared, out, h).ct_f(steps),
+    q=lambda shared, out, h, steps: _pair(shared, out, h).ct_q(steps),
+    j=lambda shared, out, h: _pair(shared, out, h).ct_j(),
+    weight=lambda shared, out, h, steps: _pair(shared, out, h).ct_weight(steps),
 )
 def reset_recurrence(
     xp: Any,
@@ -104,59 +111,59 @@ def reset_recurrence(
     *,
     steps: Steps,
 ) -> Any:
-    """The sums, the reset states and the outputs of all steps, and the last states."""
+    """Compute the sums, the reset states and the outputs of all steps, and the last states."""
     size, dtype = f.shape[-1], f.dtype
     sums = xp.empty((*f.shape[:-1], 3 * size), dtype=dtype)
     resets, outs = xp.empty(f.shape, dtype=dtype), xp.empty(f.shape, dtype=dtype)
     h = state(xp, h, (*f.shape[:-2], steps.sizes[0], size), dtype)
-    turned = weight.swapaxes(-1, -2)
+    weight_t = weight.swapaxes(-1, -2)
     front, last = slice(2 * size), slice(2 * size, None)
     for rows, count in steps:
         old, s, x = h[..., :count, :], sums[..., rows, :], resets[..., rows, :]
-        s[..., front] = xp.matmul(old, turned[..., front])
-        if there(u):
+        s[..., front] = xp.matmul(old, weight_t[..., front])
+        if is_given(u):
             s[..., front] += u[..., rows, front]
         x[...] = q[..., rows, :] * old + j[..., rows, :] * s[..., :size]
-        if there(y):
+        if is_given(y):
             x += y[..., rows, :]
-        s[..., last] = xp.matmul(x, turned[..., last])
-        if there(u):
+        s[..., last] = xp.matmul(x, weight_t[..., last])
+        if is_given(u):
             s[..., last] += u[..., rows, last]
-        by_z, by_n = parts_of(k[..., rows, :], 2)
+        k_z, k_n = parts_of(k[..., rows, :], 2)
         old *= f[..., rows, :]
-        old += by_z * s[..., size : 2 * size]
-        old += by_n * s[..., last]
-        if there(w):
+        old += k_z * s[..., size : 2 * size]
+        old += k_n * s[..., last]
+        if is_given(w):
             old += w[..., rows, :]
         outs[..., rows, :] = old
     return sums, resets, outs, h
 
 
-# --- and back -------------------------------------------------------------------------
+# --- its transpose --------------------------------------------------------------------
 
 
-def _push(ct: Any, k: Any, f: Any, q: Any, j: Any, weight: Any, steps: Any) -> Any:
-    given = _given(ct)
-    return [*reset_recurrence(*given, k, f, q, j, weight, steps=steps), given.h_end]
+def _transposed_vjp(ct: Any, k: Any, f: Any, q: Any, j: Any, weight: Any, steps: Any) -> Any:
+    cotangents = _cotangents(ct)
+    return [*reset_recurrence(*cotangents, k, f, q, j, weight, steps=steps), cotangents.h_end]
 
 
-def _both_back(shared: Any, out: Any) -> _Both:
-    *way, h = shared
-    return _Both(_Run(*way), h, _Run(*out))
+def _transposed_pair(shared: Any, out: Any) -> _Pair:
+    *forward, h = shared
+    return _Pair(_Results(*forward), h, _Results(*out))
 
 
 @over_sequences(
-    first=_push,
+    first=_transposed_vjp,
     weights=_WEIGHTS,
     s=lambda shared: shared[0],
     x=lambda shared: shared[1],
     h=lambda shared: shared[2],
     h_end=lambda shared: shared[3],
-    k=lambda shared, out: _both_back(shared, out).by_k(),
-    f=lambda shared, out, steps: _both_back(shared, out).by_f(steps),
-    q=lambda shared, out, steps: _both_back(shared, out).by_q(steps),
-    j=lambda shared, out: _both_back(shared, out).by_j(),
-    weight=lambda shared, out, steps: _both_back(shared, out).by_weight(steps),
+    k=lambda shared, out: _transposed_pair(shared, out).ct_k(),
+    f=lambda shared, out, steps: _transposed_pair(shared, out).ct_f(steps),
+    q=lambda shared, out, steps: _transposed_pair(shared, out).ct_q(steps),
+    j=lambda shared, out: _transposed_pair(shared, out).ct_j(),
+    weight=lambda shared, out, steps: _transposed_pair(shared, out).ct_weight(steps),
 )
 def transposed_reset_recurrence(
     xp: Any,
@@ -172,30 +179,30 @@ def transposed_reset_recurrence(
     *,
     steps: Steps,
 ) -> Any:
-    """The cotangents of ``u``, ``y``, ``w`` and the first states, of those of what comes out."""
+    """Compute the cotangents of ``u``, ``y``, ``w`` and the first states from those of results."""
     size, dtype = f.shape[-1], f.dtype
     sums = xp.empty((*f.shape[:-1], 3 * size), dtype=dtype)
     resets, outs = xp.empty(f.shape, dtype=dtype), xp.empty(f.shape, dtype=dtype)
-    later = state(xp, h_end, (*f.shape[:-2], steps.sizes[0], size), dtype)
+    ct_h_next = state(xp, h_end, (*f.shape[:-2], steps.sizes[0], size), dtype)
     front, last = slice(2 * size), slice(2 * size, None)
-    for rows, count in steps.turned:
-        ahead, out = later[..., :count, :], outs[..., rows, :]
-        if there(h):
-            ahead += h[..., rows, :]
-        out[...] = ahead
-        by_z, by_n = parts_of(k[..., rows, :], 2)
-        part, back = sums[..., rows, :], resets[..., rows, :]
-        xp.multiply(by_n, out, out=part[..., last])
-        xp.multiply(by_z, out, out=part[..., size : 2 * size])
-        if there(s):
+    for rows, count in steps.reverse_order:
+        ct_state, out = ct_h_next[..., :count, :], outs[..., rows, :]
+        if is_given(h):
+            ct_state += h[..., rows, :]
+        out[...] = ct_state
+        k_z, k_n = parts_of(k[..., rows, :], 2)
+        part, transposed = sums[..., rows, :], resets[..., rows, :]
+        xp.multiply(k_n, out, out=part[..., last])
+        xp.multiply(k_z, out, out=part[..., size : 2 * size])
+        if is_given(s):
             part[..., size:] += s[..., rows, size:]
-        xp.matmul(part[..., last], weight[..., last, :], out=back)
-        if there(x):
-            back += x[..., rows, :]
-        xp.multiply(j[..., rows, :], back, out=part[..., :size])
-        if there(s):
+        xp.matmul(part[..., last], weight[..., last, :], out=transposed)
+        if is_given(x):
+            transposed += x[..., rows, :]
+        xp.multiply(j[..., rows, :], transposed, out=part[..., :size])
+        if is_given(s):
             part[..., :size] += s[..., rows, :size]
-        ahead *= f[..., rows, :]
-        ahead += q[..., rows, :] * back
-        ahead += xp.matmul(part[..., front], weight[..., front, :])
-    return sums, resets, outs, later
+        ct_state *= f[..., rows, :]
+        ct_state += q[..., rows, :] * transposed
+        ct_state += xp.matmul(part[..., front], weight[..., front, :])
+    return sums, resets, outs, ct_h_next

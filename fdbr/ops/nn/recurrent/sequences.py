@@ -1,4 +1,4 @@
-"""Sequences of different lengths: lists of arrays, and what they are packed into."""
+"""Pack, pad and transpose sequences of different lengths."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,35 +19,35 @@ from fdbr.ops.shape.manipulation import broadcast_to, concat, moveaxis, reshape,
 __all__ = ["Packed", "pack", "pad_sequence", "transpose_sequence", "unpack"]
 
 
-def _batch_reordered(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    rows, *places = values
-    return moveaxis(apply(moveaxis(rows, 0, 1), *places), 1, 0)
+def _batch_reorder(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    rows, *source = values
+    return moveaxis(apply(moveaxis(rows, 0, 1), *source), 1, 0)
 
 
 @linear(
-    rows=lambda ct, places, back: _reordered(ct, back, places),
-    batch=_batch_reordered,
+    rows=lambda ct, source, destination: _reorder(ct, destination, source),
+    batch=_batch_reorder,
     fresh=True,
 )
-def _reordered(xp: Any, rows: Array, places: Array, back: Array) -> Array:
-    """The rows in another order, of which ``back`` is the inverse."""
-    return xp.take(rows, places, axis=0)
+def _reorder(xp: Any, rows: Array, source: Array, destination: Array) -> Array:
+    """Permute rows; ``destination`` is the inverse permutation, for the vjp."""
+    return xp.take(rows, source, axis=0)
 
 
 class Packed(NamedTuple):
-    """Sequences of different lengths as one array, one time after the other.
+    """Sequences of different lengths packed into one array, ordered by time step.
 
     Attributes
     ----------
     data
-        All elements of all sequences: those of the first time, then of the second, ...  At each
-        time the longest sequences come first.
+        All elements of all sequences: those of the first time step, then of the second, ...  At
+        each step the longest sequences come first.
     sizes
-        How many sequences there are at each time.
+        The number of sequences at each time step.
     order
-        Which sequence each of them is.
+        The indices of the sequences, the longest first.
     lengths
-        The lengths of the sequences, in their own order.
+        The lengths of the sequences, in the given order.
     """
 
     data: Any
@@ -57,7 +57,7 @@ class Packed(NamedTuple):
 
 
 def sequences(where: str, xs: Any, name: str = "xs") -> list[Any]:
-    """A list of sequences as arrays, or an error that says which is none."""
+    """Convert a list of sequences to arrays, and check them."""
     if not isinstance(xs, list | tuple):
         raise TypeError(placed(f"{where}: {name} must be a list of arrays, got {describe(xs)}"))
     if not xs:
@@ -76,21 +76,21 @@ def sequences(where: str, xs: Any, name: str = "xs") -> list[Any]:
     return arrays
 
 
-def _places(lengths: Sequence[int]) -> tuple[Any, Any, Any, tuple[int, ...]]:
-    """The order of the sequences, where each packed element comes from and goes to, the sizes."""
+def _packing(lengths: Sequence[int]) -> tuple[Any, Any, Any, tuple[int, ...]]:
+    """Return the order of sequences, the permutation to packed elements, its inverse, and sizes."""
     count = np.asarray(lengths)
     order = np.argsort(-count, kind="stable")
     starts = (np.cumsum(count) - count)[order]
     times = np.arange(count.max())[:, None]
-    alive = times < count[order]
-    places = (starts + times)[alive]
-    back = np.empty_like(places)
-    back[places] = np.arange(len(places))
-    return order, places, back, tuple(alive.sum(axis=1).tolist())
+    is_running = times < count[order]
+    source = (starts + times)[is_running]
+    destination = np.empty_like(source)
+    destination[source] = np.arange(len(source))
+    return order, source, destination, tuple(is_running.sum(axis=1).tolist())
 
 
 def pack(where: str, xs: Any) -> Packed:
-    """The sequences of a list as one array, without any padding."""
+    """Pack a list of sequences into one array, without padding."""
     arrays = sequences(where, xs)
     lengths = tuple(len(x) for x in arrays)
     for i, length in enumerate(lengths):
@@ -100,16 +100,18 @@ def pack(where: str, xs: Any) -> Packed:
                     f"{where}: xs[{i}] is an empty sequence, {describe(arrays[i])}; leave it out"
                 )
             )
-    order, places, back, sizes = _places(lengths)
+    order, source, destination, sizes = _packing(lengths)
     rows = concat(arrays, axis=0)
-    return Packed(_reordered(rows, beside(places, rows), beside(back, rows)), sizes, order, lengths)
+    return Packed(
+        _reorder(rows, beside(source, rows), beside(destination, rows)), sizes, order, lengths
+    )
 
 
 def unpack(packed: Packed) -> list[Any]:
-    """The sequences of which an array was packed, in their own order."""
-    _, places, back, _ = _places(packed.lengths)
+    """Split a packed array into its sequences, in the given order."""
+    _, source, destination, _ = _packing(packed.lengths)
     data = packed.data
-    rows = _reordered(data, beside(back, data), beside(places, data))
+    rows = _reorder(data, beside(destination, data), beside(source, data))
     ends = np.cumsum(packed.lengths).tolist()
     return [rows[end - length : end] for end, length in zip(ends, packed.lengths, strict=True)]
 
@@ -123,24 +125,24 @@ def pad_sequence(
     padding_value: float = 0.0,
     length: int | None = None,
 ) -> Any:
-    """Sequences of different lengths as one array, filled up to one length.
+    """Pad sequences of different lengths to one length, and stack them.
 
     Parameters
     ----------
     sequences
         A list of arrays ``(length, ...)``, of any lengths.
     batch_first
-        Whether the result has shape ``(sequences, time, ...)``, as Chainer's has; as in PyTorch,
-        it is ``(time, sequences, ...)`` by default.
+        Whether the result has shape ``(sequences, time, ...)``, as in Chainer; by default it is
+        ``(time, sequences, ...)``, as in PyTorch.
     padding_value
-        The value of the elements that are filled up.
+        The value of padding.
     length
-        The length that all are filled up to; by default that of the longest.
+        The length after padding; by default that of the longest sequence.
 
     Returns
     -------
     array
-        An array of one more dimension.
+        An array with one more axis.
 
     Raises
     ------
@@ -170,12 +172,12 @@ def pad_sequence(
     return out if batch_first else swapaxes(out, 0, 1)
 
 
-_arrays = sequences  # which the parameters of the public functions hide
+_arrays = sequences  # public functions have a parameter of this name
 
 
 @public("fdbr.ops")
 def transpose_sequence(sequences: Sequence[Array], /) -> tuple[Any, ...]:
-    """The elements of sequences by time: what comes first, second, ... in all of them.
+    """Transpose sequences: one array for each time step, with the elements of all sequences.
 
     Parameters
     ----------
@@ -185,8 +187,8 @@ def transpose_sequence(sequences: Sequence[Array], /) -> tuple[Any, ...]:
     Returns
     -------
     tuple
-        For each time an array of the elements of the sequences that are so long.  To transpose
-        it gives the sequences back.
+        For each time step an array of the elements of the sequences long enough.  Transposing
+        twice gives the sequences back.
 
     Raises
     ------
@@ -209,8 +211,8 @@ def transpose_sequence(sequences: Sequence[Array], /) -> tuple[Any, ...]:
         )
     if not lengths[0]:
         return ()
-    _, places, back, sizes = _places(lengths)
+    _, source, destination, sizes = _packing(lengths)
     rows = concat(arrays, axis=0)
-    data = _reordered(rows, beside(places, rows), beside(back, rows))
+    data = _reorder(rows, beside(source, rows), beside(destination, rows))
     ends = np.cumsum(sizes).tolist()
     return tuple(data[end - size : end] for end, size in zip(ends, sizes, strict=True))

@@ -1,8 +1,8 @@
-"""The steps of recurrent networks over packed sequences: which rows are one step, in which order.
+"""The steps over packed sequences: which rows belong to each step, and in which order.
 
-Packed arrays have the elements of all sequences along their last axis but one, one time after the
-other, at each time those of the longest sequences first.  So the sequences that go on are always
-the first rows of a state, and no step has rows to be thrown away.
+Packed arrays have the elements of all sequences along the second-to-last axis, ordered by time
+step, and at each step the longest sequences first.  The sequences that continue are therefore
+always the first rows of a state, and no row is computed for a sequence that has ended.
 """
 
 import functools
@@ -26,16 +26,16 @@ class Steps:
     Attributes
     ----------
     sizes
-        How many sequences there are at each time, never more than at the time before.
+        The number of sequences at each time step, which does not increase.
     reverse
-        Whether the last time comes first.
+        Whether steps run from the last to the first.
     """
 
     sizes: tuple[int, ...]
     reverse: bool = False
 
     def __iter__(self) -> Iterator[tuple[slice, int]]:
-        """For each step its rows of packed arrays, and how many rows of a state they are."""
+        """Iterate over steps: the rows of packed arrays, and their number."""
         if self.reverse:
             end = sum(self.sizes)
             for size in reversed(self.sizes):
@@ -48,38 +48,38 @@ class Steps:
                 start += size
 
     @property
-    def turned(self) -> "Steps":
-        """The same steps in the opposite order."""
+    def reverse_order(self) -> "Steps":
+        """Return the same steps in the opposite order."""
         return attrs.evolve(self, reverse=not self.reverse)
 
     def times(self, count: int) -> "Steps":
-        """The steps where each sequence stands for several."""
+        """Return the steps with each sequence repeated ``count`` times."""
         return attrs.evolve(self, sizes=tuple([size * count for size in self.sizes]))
 
     @property
     def even(self) -> bool:
-        """Whether all sequences are equally long."""
+        """Whether all sequences have the same length."""
         return self.sizes[0] == self.sizes[-1]
 
 
 def previous(x: Any, first: Any, steps: Steps) -> Any:
-    """The rows at the step before, in each packed sequence; ``first`` at its first step."""
+    """Return the rows of the previous step of each sequence; those of ``first`` at its start."""
     size = steps.sizes[0]
     if steps.even:
         pair = [x[..., size:, :], first] if steps.reverse else [first, x[..., : -size or 0, :]]
         return concat(pair, axis=x.ndim - 2)
     rows = moveaxis(concat([x, first], axis=x.ndim - 2), -2, 0)
-    return moveaxis(rows_at(rows, beside(_places(steps), x)), 0, -2)
+    return moveaxis(rows_at(rows, beside(_previous_indices(steps), x)), 0, -2)
 
 
 @functools.lru_cache(maxsize=256)
-def _places(steps: Steps) -> Any:
-    """The places of the step before, in an array with the rows of first states behind its own."""
+def _previous_indices(steps: Steps) -> Any:
+    """Return the indices of previous rows, in an array with the first states appended."""
     total = sum(steps.sizes)
-    latest = np.arange(total, total + steps.sizes[0])
-    places = np.empty(total, int)
+    last_index = np.arange(total, total + steps.sizes[0])
+    indices = np.empty(total, int)
     for rows, size in steps:
-        places[rows] = latest[:size]
-        latest[:size] = np.arange(rows.start, rows.stop)
-    places.flags.writeable = False
-    return places
+        indices[rows] = last_index[:size]
+        last_index[:size] = np.arange(rows.start, rows.stop)
+    indices.flags.writeable = False
+    return indices

@@ -1,4 +1,4 @@
-"""The units of recurrent cells without their weights: gates, and the memory behind them."""
+"""Units of recurrent cells without weights: gates and memory."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ __all__ = ["gru_gates", "lstm", "lstm_gates", "parts_of", "real", "slstm", "tree
 
 
 def real(function: str, *values: Any) -> list[Any]:
-    """Values as arrays of floating numbers, or an error if one is complex."""
+    """Convert values to floating arrays, or raise an error if one is complex."""
     arrays = [floating(value) for value in values]
     for array in arrays:
         refuse_complex(function, array)
@@ -26,13 +26,13 @@ def real(function: str, *values: Any) -> list[Any]:
 
 
 def parts_of(x: Any, count: int) -> tuple[Any, ...]:
-    """Equal parts of the last axis."""
+    """Split the last axis into equal parts."""
     size = x.shape[-1] // count
     return tuple(x[..., i * size : (i + 1) * size] for i in range(count))
 
 
-def _batch_together(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    """Operands of the same leading axes have them all in a batch, too."""
+def _batch_all(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    """Broadcast all operands along the batch, as they have the same leading axes."""
     return apply(*[spread(v, flag, size) for v, flag in zip(values, batched, strict=True)])
 
 
@@ -43,51 +43,53 @@ def _plus(a: Any, b: Any) -> Any:
 # --- long short-term memory ---------------------------------------------------------
 
 
-def _lstm_shared(cts: Any, out: Any, c: Any) -> tuple[Any, Any]:
-    """The cotangents of the gates' sums and of the memory."""
+def _lstm_vjp(cts: Any, out: Any, c: Any) -> tuple[Any, Any]:
+    """Compute the cotangents of the inputs of the gates and of the memory."""
     new, _, i, f, g, o = out
-    by_new, by_h, by_i, by_f, by_g, by_o = cts
-    if by_h is not None:
-        bent = tanh(new)
-        by_o = _plus(by_o, by_h * bent)
-        by_new = _plus(by_new, by_h * o * (1 - bent * bent))
-    if by_new is not None:
-        by_i, by_f = _plus(by_i, by_new * g), _plus(by_f, by_new * c)
-        by_g = _plus(by_g, by_new * i)
-    slopes = (i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o))
-    rows = zip((by_i, by_f, by_g, by_o), slopes, strict=True)
-    sums = concat([0 * slope if ct is None else ct * slope for ct, slope in rows], axis=-1)
-    return sums, 0 * f if by_new is None else by_new * f
+    ct_new, ct_h, ct_i, ct_f, ct_g, ct_o = cts
+    if ct_h is not None:
+        tanh_new = tanh(new)
+        ct_o = _plus(ct_o, ct_h * tanh_new)
+        ct_new = _plus(ct_new, ct_h * o * (1 - tanh_new * tanh_new))
+    if ct_new is not None:
+        ct_i, ct_f = _plus(ct_i, ct_new * g), _plus(ct_f, ct_new * c)
+        ct_g = _plus(ct_g, ct_new * i)
+    derivatives = (i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o))
+    rows = zip((ct_i, ct_f, ct_g, ct_o), derivatives, strict=True)
+    sums = concat(
+        [0 * derivative if ct is None else ct * derivative for ct, derivative in rows], axis=-1
+    )
+    return sums, 0 * f if ct_new is None else ct_new * f
 
 
-def _lstm_gates_push(t: Any, out: Any, c: Any) -> tuple[Any, ...]:
+def _lstm_gates_jvp(t: Any, out: Any, c: Any) -> tuple[Any, ...]:
     new, _, i, f, g, o = out
-    by_i, by_f, by_g, by_o = parts_of(t, 4)
-    by_i, by_f, by_o = by_i * i * (1 - i), by_f * f * (1 - f), by_o * o * (1 - o)
-    by_g = by_g * (1 - g * g)
-    by_new, bent = by_f * c + by_i * g + i * by_g, tanh(new)
-    return by_new, by_o * bent + o * (1 - bent * bent) * by_new, by_i, by_f, by_g, by_o
+    ct_i, ct_f, ct_g, ct_o = parts_of(t, 4)
+    ct_i, ct_f, ct_o = ct_i * i * (1 - i), ct_f * f * (1 - f), ct_o * o * (1 - o)
+    ct_g = ct_g * (1 - g * g)
+    ct_new, tanh_new = ct_f * c + ct_i * g + i * ct_g, tanh(new)
+    return ct_new, ct_o * tanh_new + o * (1 - tanh_new * tanh_new) * ct_new, ct_i, ct_f, ct_g, ct_o
 
 
-def _lstm_memory_push(t: Any, out: Any) -> tuple[Any, ...]:
+def _lstm_memory_jvp(t: Any, out: Any) -> tuple[Any, ...]:
     new, _, i, f, g, o = out
-    by_new, bent = f * t, tanh(new)
-    return by_new, o * (1 - bent * bent) * by_new, 0 * i, 0 * f, 0 * g, 0 * o
+    ct_new, tanh_new = f * t, tanh(new)
+    return ct_new, o * (1 - tanh_new * tanh_new) * ct_new, 0 * i, 0 * f, 0 * g, 0 * o
 
 
 @opaque(
-    first=_lstm_shared,
-    gates=(lambda shared: shared[0], _lstm_gates_push),
-    c=(lambda shared: shared[1], _lstm_memory_push),
-    batch=_batch_together,
+    first=_lstm_vjp,
+    gates=(lambda shared: shared[0], _lstm_gates_jvp),
+    c=(lambda shared: shared[1], _lstm_memory_jvp),
+    batch=_batch_all,
     compound=True,
     fresh=True,
     total=True,
 )
 def _lstm(xp: Any, gates: Array, c: Array) -> Any:
-    """The new memory, what is shown of it, and the four gates, which the derivative needs."""
+    """Compute the new memory, the output, and the four gates, which the derivative needs."""
     i, f, g, o = parts_of(gates, 4)
-    if is_traced(gates):  # where all is done by one kernel
+    if is_traced(gates):  # for a compiler, which fuses all of it into one kernel
         i, f = sigmoid(i), sigmoid(f)
     else:
         i, f = parts_of(sigmoid(gates[..., : 2 * c.shape[-1]]), 2)
@@ -98,7 +100,7 @@ def _lstm(xp: Any, gates: Array, c: Array) -> Any:
 
 
 def lstm_gates(gates: Any, c: Any) -> tuple[Any, Any]:
-    """The new memory and the output, for gates stacked as i, f, g, o."""
+    """Compute the new memory and the output, for inputs of gates concatenated as i, f, g, o."""
     return _lstm(*_in_one_dtype(gates, c))[:2]
 
 
@@ -115,19 +117,19 @@ def lstm(c: Array, x: Array, /, *, interleaved: bool = False) -> Any:
 
     ``c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`` and ``h = sigmoid(o) * tanh(c')``, where ``i``,
     ``f``, ``g`` and ``o`` are the four parts of ``x``: Gers, Schmidhuber & Cummins, *Learning to
-    forget*, Neural Computation 2000.  `lstm_cell` has the weights, too.
+    forget*, Neural Computation 2000.  `lstm_cell` is the cell with weights.
 
     Parameters
     ----------
     c
-        The memory so far, shape ``(..., size)``.
+        The previous memory, shape ``(..., size)``.
     x
-        The sums that go into the gates, shape ``(..., 4 * size)``: input, forget, cell and output
-        gate one after the other, as in PyTorch.  If its first axis is shorter than that of ``c``,
-        the further rows of ``c`` stay what they are, for sequences that have ended.
+        The inputs of the gates, shape ``(..., 4 * size)``: input, forget, cell and output gate
+        concatenated, as in PyTorch.  If its first axis is shorter than that of ``c``, the remaining
+        rows of ``c`` do not change, for sequences that have ended.
     interleaved
-        Whether the four sums of each unit lie side by side, in the order cell, input, forget and
-        output, as in Chainer.  There the units lie along the axis after the first one.
+        Whether the four inputs of each unit are adjacent, in the order cell, input, forget and
+        output, as in Chainer, where the units are on the second axis.
 
     Returns
     -------
@@ -150,13 +152,17 @@ def lstm(c: Array, x: Array, /, *, interleaved: bool = False) -> Any:
     rows = c.ndim and x.ndim == c.ndim and x.ndim > 1 and len(x) < len(c)
     old = c[len(x) :] if rows else None
     old, c = old, c[: len(x)] if rows else c
-    if not c.ndim or _without(x, axis) != _without(c, axis) or x.shape[axis] != 4 * c.shape[axis]:
+    if (
+        not c.ndim
+        or _shape_without(x, axis) != _shape_without(c, axis)
+        or x.shape[axis] != 4 * c.shape[axis]
+    ):
         raise ValueError(
             f"fdbr.ops.lstm: x must have four gates for each element of c {describe(c)} along its "
             f"last axis, got {describe(x)}"
         )
     if interleaved:
-        x = _stacked(x, axis)
+        x = _deinterleave(x, axis)
     c = c if axis == -1 else moveaxis(c, axis, -1)
     new, h = lstm_gates(x, c)
     if axis != -1:
@@ -164,19 +170,19 @@ def lstm(c: Array, x: Array, /, *, interleaved: bool = False) -> Any:
     return (new if old is None else concat([new, old], axis=0)), h
 
 
-def _without(x: Any, axis: int) -> tuple[int, ...]:
-    place = axis % max(x.ndim, 1)
-    return (*x.shape[:place], *x.shape[place + 1 :])
+def _shape_without(x: Any, axis: int) -> tuple[int, ...]:
+    position = axis % max(x.ndim, 1)
+    return (*x.shape[:position], *x.shape[position + 1 :])
 
 
-def _stacked(x: Any, axis: int) -> Any:
-    """Gates a, i, f, o of each unit side by side, as i, f, g, o one after the other at the end."""
+def _deinterleave(x: Any, axis: int) -> Any:
+    """Convert interleaved gates a, i, f, o to i, f, g, o, concatenated along the last axis."""
     x = x if axis == -1 else moveaxis(x, axis, -1)
-    a, i, f, o = _side_by_side(x)
+    a, i, f, o = _split_interleaved(x)
     return concat([i, f, a, o], axis=-1)
 
 
-def _side_by_side(x: Any) -> tuple[Any, ...]:
+def _split_interleaved(x: Any) -> tuple[Any, ...]:
     parts = reshape(x, (*x.shape[:-1], x.shape[-1] // 4, 4))
     return tuple(parts[..., i] for i in range(4))
 
@@ -184,79 +190,79 @@ def _side_by_side(x: Any) -> tuple[Any, ...]:
 # --- gated recurrent units ----------------------------------------------------------
 
 
-def _gru_shared(cts: Any, out: Any, h: Any, by_state: Any) -> tuple[Any, Any, Any]:
-    """The cotangents of both sums of the gates, and of the state."""
+def _gru_vjp(cts: Any, out: Any, h: Any, state_sums: Any) -> tuple[Any, Any, Any]:
+    """Compute the cotangents of both inputs of the gates, and of the state."""
     _, r, z, n = out
-    by_new, by_r, by_z, by_n = cts
-    if by_new is not None:
-        by_z, by_n = _plus(by_z, by_new * (h - n)), _plus(by_n, by_new * (1 - z))
-    inner = 0 * n if by_n is None else by_n * (1 - n * n)
-    by_r = _plus(by_r, inner * parts_of(by_state, 3)[2]) * (r * (1 - r))
-    by_z = 0 * z if by_z is None else by_z * (z * (1 - z))
-    by_x = concat([by_r, by_z, inner], axis=-1)
-    by_h = concat([by_r, by_z, inner * r], axis=-1)
-    return by_x, by_h, 0 * z if by_new is None else by_new * z
+    ct_new, ct_r, ct_z, ct_n = cts
+    if ct_new is not None:
+        ct_z, ct_n = _plus(ct_z, ct_new * (h - n)), _plus(ct_n, ct_new * (1 - z))
+    inner = 0 * n if ct_n is None else ct_n * (1 - n * n)
+    ct_r = _plus(ct_r, inner * parts_of(state_sums, 3)[2]) * (r * (1 - r))
+    ct_z = 0 * z if ct_z is None else ct_z * (z * (1 - z))
+    ct_x = concat([ct_r, ct_z, inner], axis=-1)
+    ct_h = concat([ct_r, ct_z, inner * r], axis=-1)
+    return ct_x, ct_h, 0 * z if ct_new is None else ct_new * z
 
 
-def _gru_push(t: Any, factor: Any, out: Any, h: Any, by_state: Any) -> tuple[Any, ...]:
+def _gru_jvp(t: Any, factor: Any, out: Any, h: Any, state_sums: Any) -> tuple[Any, ...]:
     _, r, z, n = out
-    by_r, by_z, by_n = parts_of(t, 3)
-    by_r, by_z = by_r * r * (1 - r), by_z * z * (1 - z)
-    by_n = (by_n * factor + by_r * parts_of(by_state, 3)[2]) * (1 - n * n)
-    return by_n + by_z * (h - n) - z * by_n, by_r, by_z, by_n
+    ct_r, ct_z, ct_n = parts_of(t, 3)
+    ct_r, ct_z = ct_r * r * (1 - r), ct_z * z * (1 - z)
+    ct_n = (ct_n * factor + ct_r * parts_of(state_sums, 3)[2]) * (1 - n * n)
+    return ct_n + ct_z * (h - n) - z * ct_n, ct_r, ct_z, ct_n
 
 
 @opaque(
-    first=_gru_shared,
-    by_input=(
+    first=_gru_vjp,
+    input_sums=(
         lambda shared: shared[0],
-        lambda t, out, h, by_state: _gru_push(t, 1, out, h, by_state),
+        lambda t, out, h, state_sums: _gru_jvp(t, 1, out, h, state_sums),
     ),
-    by_state=(
+    state_sums=(
         lambda shared: shared[1],
-        lambda t, out, h, by_state: _gru_push(t, out[1], out, h, by_state),
+        lambda t, out, h, state_sums: _gru_jvp(t, out[1], out, h, state_sums),
     ),
     h=(lambda shared: shared[2], lambda t, out: (out[2] * t, 0 * t, 0 * t, 0 * t)),
-    batch=_batch_together,
+    batch=_batch_all,
     compound=True,
     fresh=True,
     total=True,
 )
-def _gru(xp: Any, by_input: Array, by_state: Array, h: Array) -> Any:
-    """The new state, and the gates, which the derivative needs."""
-    (xr, xz, xn), (hr, hz, hn) = parts_of(by_input, 3), parts_of(by_state, 3)
-    if is_traced(by_input):  # where all is done by one kernel
+def _gru(xp: Any, input_sums: Array, state_sums: Array, h: Array) -> Any:
+    """Compute the new state, and the gates, which the derivative needs."""
+    (xr, xz, xn), (hr, hz, hn) = parts_of(input_sums, 3), parts_of(state_sums, 3)
+    if is_traced(input_sums):  # for a compiler, which fuses all of it into one kernel
         r, z = sigmoid(xr + hr), sigmoid(xz + hz)
     else:
         front = slice(2 * h.shape[-1])
-        r, z = parts_of(sigmoid(by_input[..., front] + by_state[..., front]), 2)
+        r, z = parts_of(sigmoid(input_sums[..., front] + state_sums[..., front]), 2)
     n = tanh(xn + r * hn)
     return n + z * (h - n), r, z, n
 
 
-def gru_gates(by_input: Any, by_state: Any, h: Any) -> Any:
-    """The new state, for sums of gates stacked as r, z, n."""
-    return _gru(*_in_one_dtype(by_input, by_state, h))[0]
+def gru_gates(input_sums: Any, state_sums: Any, h: Any) -> Any:
+    """Compute the new state, for inputs of gates concatenated as r, z, n."""
+    return _gru(*_in_one_dtype(input_sums, state_sums, h))[0]
 
 
-# --- on trees -----------------------------------------------------------------------
+# --- trees ----------------------------------------------------------------------------
 
 
 @public("fdbr.ops")
 def slstm(c1: Array, c2: Array, x1: Array, x2: Array, /) -> Any:
-    """The units of S-LSTM: long short-term memory of two children of a node.
+    """The units of S-LSTM: long short-term memory of a node with two children.
 
     ``c = tanh(a1) * sigmoid(i1) + tanh(a2) * sigmoid(i2) + sigmoid(f1) * c1 + sigmoid(f2) * c2``
-    and ``h = sigmoid(o1 + o2) * tanh(c)``, which is what Chainer computes: after Zhu, Sobhani &
-    Guo, *Long short-term memory over recursive structures*, ICML 2015.
+    and ``h = sigmoid(o1 + o2) * tanh(c)``, as in Chainer: after Zhu, Sobhani & Guo, *Long
+    short-term memory over recursive structures*, ICML 2015.
 
     Parameters
     ----------
     c1, c2
         The memories of the children, shape ``(..., size)``.
     x1, x2
-        The sums that go into the gates, shape ``(..., 4 * size)``: those of each unit side by
-        side, in the order cell, input, forget and output, as in Chainer.
+        The inputs of the gates, shape ``(..., 4 * size)``: those of each unit are adjacent, in the
+        order cell, input, forget and output, as in Chainer.
 
     Returns
     -------
@@ -281,26 +287,26 @@ def slstm(c1: Array, c2: Array, x1: Array, x2: Array, /) -> Any:
             "fdbr.ops.slstm: c1 and c2 must have one shape (..., size), and x1 and x2 the shape "
             f"(..., 4 * size), got {', '.join(map(describe, (c1, c2, x1, x2)))}"
         )
-    (a1, i1, f1, o1), (a2, i2, f2, o2) = _side_by_side(x1), _side_by_side(x2)
+    (a1, i1, f1, o1), (a2, i2, f2, o2) = _split_interleaved(x1), _split_interleaved(x2)
     c = tanh(a1) * sigmoid(i1) + tanh(a2) * sigmoid(i2) + sigmoid(f1) * c1 + sigmoid(f2) * c2
     return c, sigmoid(o1 + o2) * tanh(c)
 
 
 @public("fdbr.ops")
 def tree_lstm(*memories_and_x: Array) -> Any:
-    """The units of a tree LSTM: long short-term memory of any number of children of a node.
+    """The units of a tree LSTM: long short-term memory of a node with any number of children.
 
     ``c = tanh(a) * sigmoid(i) + sum(sigmoid(f[n]) * c[n])`` and ``h = sigmoid(o) * tanh(c)``:
     Tai, Socher & Manning, *Improved semantic representations from tree-structured long short-term
-    memory networks*, ACL 2015.  `fdbr.nn.ChildSumTreeLSTM` and `fdbr.nn.NaryTreeLSTM` have the
-    weights, too.
+    memory networks*, ACL 2015.  `fdbr.nn.ChildSumTreeLSTM` and `fdbr.nn.NaryTreeLSTM` are the
+    layers with weights.
 
     Parameters
     ----------
     memories_and_x
-        The memories of the children, each of shape ``(..., size)``, and at last the sums that go
-        into the gates, shape ``(..., (3 + children) * size)``: cell, input and output gate, and a
-        forget gate for each child, one after the other.
+        The memories of the children, each of shape ``(..., size)``, and last the inputs of the
+        gates, shape ``(..., (3 + children) * size)``: cell, input and output gate, and a forget
+        gate for each child, concatenated.
 
     Returns
     -------

@@ -147,7 +147,12 @@ def plan(
                 roots[out] = frozenset({out})
                 born[out], last[out] = early.get(out, position), position
                 shown[out] = _lying(out.kind)
-            elif not made and below and isinstance(step, Instruction) and not step.primitive.fresh:
+            elif (
+                not made
+                and below
+                and isinstance(step, Instruction)
+                and not step.primitive.facts.fresh
+            ):
                 roots[out] = frozenset().union(*below)
     gone = {root for v in program.outputs if is_variable(v) for root in roots.get(v, ())}
     planned = [v for v in born if v not in gone]

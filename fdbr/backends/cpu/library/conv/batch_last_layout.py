@@ -101,9 +101,9 @@ class _Turning:
             return self._windows(step, *EXAMPLES_LAST[step.primitive])
         if not any(type(o) is Variable and o in self.twins for o in step.operands):
             return False
-        if step.primitive.fold or step.primitive in _STATISTICS:
+        if step.primitive.facts.fold or step.primitive in _STATISTICS:
             return self._reduction(step)
-        if step.primitive.elementwise:
+        if step.primitive.facts.elementwise:
             return self._elementwise(step)
         return False
 

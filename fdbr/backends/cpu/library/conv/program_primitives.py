@@ -3,10 +3,11 @@
 Their values define what they compute, in terms of the primitives that they replace.
 """
 
-import copy
 import functools
 from collections.abc import Callable
 from typing import Any
+
+import attrs
 
 from fdbr.compiler.ir import op
 from fdbr.core.primitive import Primitive
@@ -28,11 +29,8 @@ Value = Callable[..., Any]
 
 
 def _derived(primitive: Primitive, name: str, value: Value) -> Primitive:
-    made = copy.copy(primitive)
-    made.name, made.value, made.rules = name, value, None
-    made.kind, made.forward, made.batch, made.fresh = "constant", None, None, True
-    made.total = True
-    return made
+    facts = attrs.evolve(primitive.facts, fresh=True, total=True)
+    return Primitive(name, "constant", value, None, None, None, facts, registered=False)
 
 
 # --- with examples last -------------------------------------------------------------
