@@ -61,7 +61,7 @@ def test_slots_go_to_first_choices_first(factor, slots):
     assert_allclose(jitted(layer, tokens), layer(tokens))
 
 
-def test_the_losses_of_a_router_that_decides_for_nobody():
+def test_the_losses_of_an_undecided_router():
     layer = mixture()
     layer = tree.replace(layer, router=nn.Linear(np.zeros((4, 6)), None))
     _, losses = layer(X, need_losses=True)
