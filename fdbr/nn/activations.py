@@ -14,16 +14,10 @@ from fdbr.nn import initializers
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
+from fdbr.nn.parameters import Init, shape_of
 from fdbr.tree import frozen, static
 
 __all__ = ["Maxout", "PReLU", "RReLU", "Swish"]
-
-Init = initializers.Initializer | None
-
-
-def _shape_of(where: str, name: str, value: Any) -> tuple[int, ...]:
-    lengths = tuple(value) if isinstance(value, tuple | list) else (value,)
-    return tuple([integer(where, name, length, least=1) for length in lengths])
 
 
 @public("fdbr.nn")
@@ -74,7 +68,7 @@ class PReLU(Layer):
         TypeError, ValueError
             If ``num_parameters`` is neither a positive integer nor a sequence of them.
         """
-        shape = _shape_of("fdbr.nn.PReLU.init", "num_parameters", num_parameters)
+        shape = shape_of("fdbr.nn.PReLU.init", "num_parameters", num_parameters)
         return cls(initializers.constant(float(init))(key, shape, dtype))
 
     def __call__(self, x: Any) -> Any:
@@ -129,7 +123,7 @@ class Swish(Layer):
         TypeError, ValueError
             If a length is not a positive integer.
         """
-        lengths = _shape_of("fdbr.nn.Swish.init", "shape", shape)
+        lengths = shape_of("fdbr.nn.Swish.init", "shape", shape)
         return cls(initializers.constant(float(init))(key, lengths, dtype))
 
     def __call__(self, x: Any) -> Any:

@@ -4,12 +4,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from fdbr import ops, random
+from fdbr import ops
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
+from fdbr.nn.parameters import weight_and_bias
 from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
@@ -332,12 +333,8 @@ class SimplifiedDropconnect(Layer):
             integer(where, "out_features", out_features, least=1),
             integer(where, "in_features", in_features, least=1),
         )
-        weight_key, bias_key = random.split(key)
-        weight = (weight_init or initializers.lecun_normal())(weight_key, sizes, dtype)
-        shift = None
-        if bias:
-            shift = (bias_init or initializers.zeros())(bias_key, sizes[:1], dtype)
-        return cls(weight, shift, rate, bool(batchwise))
+        parameters = weight_and_bias(key, sizes, sizes[0], bias, weight_init, bias_init, dtype)
+        return cls(*parameters, rate, bool(batchwise))
 
     def __call__(self, x: Any) -> Any:
         """Return the output with the whole weight."""

@@ -4,12 +4,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from fdbr import ops, random
+from fdbr import ops
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
+from fdbr.nn.parameters import weight_and_bias
 from fdbr.tree import frozen
 
 __all__ = ["Linear"]
@@ -80,11 +81,7 @@ class Linear(Layer):
             integer(where, "out_features", out_features, least=1),
             integer(where, "in_features", in_features, least=1),
         )
-        weight_key, bias_key = random.split(key)
-        weight = (weight_init or initializers.lecun_normal())(weight_key, sizes, dtype)
-        if not bias:
-            return cls(weight, None)
-        return cls(weight, (bias_init or initializers.zeros())(bias_key, sizes[:1], dtype))
+        return cls(*weight_and_bias(key, sizes, sizes[0], bias, weight_init, bias_init, dtype))
 
     def __call__(self, x: Any) -> Any:
         """Return the output of shape ``(..., out_features)`` for ``x`` of shape ``(...,

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self, overload
 
-from fdbr import random, tree
+from fdbr import tree
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import name_of
 from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
+from fdbr.nn.parameters import split_key
 from fdbr.tree import frozen, static
 
 __all__ = ["Lambda", "Sequential"]
@@ -94,10 +95,8 @@ class Sequential(Layer):
         tuple
             The output of the last layer, and a `Sequential` of the successors.
         """
-        count = len(self.layers)
-        keys = [None] * count if key is None or not count else random.split(key, count)
         successors = []
-        for layer, own in zip(self.layers, keys, strict=True):
+        for layer, own in zip(self.layers, split_key(key, len(self.layers)), strict=True):
             if hasattr(layer, "train"):
                 x, layer = layer.train(x, key=own)
             else:

@@ -13,11 +13,10 @@ from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
+from fdbr.nn.parameters import Init, affine_parameters, shape_of
 from fdbr.tree import frozen, static
 
 __all__ = ["Bias", "Bilinear", "Highway", "Identity", "Parameter", "Scale"]
-
-Init = initializers.Initializer | None
 
 
 @public("fdbr.nn")
@@ -270,11 +269,8 @@ class Scale(Layer):
         TypeError, ValueError
             If a length is not a positive integer.
         """
-        lengths = _lengths("fdbr.nn.Scale.init", shape)
-        first, second = (None, None) if key is None else random.split(key)
-        weight = (weight_init or initializers.ones())(first, lengths, dtype)
-        shift = (bias_init or initializers.zeros())(second, lengths, dtype) if bias else None
-        return cls(weight, shift, axis)
+        lengths = shape_of("fdbr.nn.Scale.init", "shape", shape)
+        return cls(*affine_parameters(key, lengths, weight_init, bias_init, dtype, bias), axis)
 
     def __call__(self, x: Any) -> Any:
         """Return the output, which has the shape of ``x``."""
@@ -325,7 +321,7 @@ class Bias(Layer):
         TypeError, ValueError
             If a length is not a positive integer.
         """
-        lengths = _lengths("fdbr.nn.Bias.init", shape)
+        lengths = shape_of("fdbr.nn.Bias.init", "shape", shape)
         return cls((bias_init or initializers.zeros())(key, lengths, dtype), axis)
 
     def __call__(self, x: Any) -> Any:
@@ -378,7 +374,7 @@ class Parameter(Layer):
         TypeError, ValueError
             If a length is not a positive integer.
         """
-        lengths = _lengths("fdbr.nn.Parameter.init", shape)
+        lengths = shape_of("fdbr.nn.Parameter.init", "shape", shape)
         return cls(lock((init or initializers.zeros())(key, lengths, dtype)))
 
     def __call__(self, x: Any = None) -> Any:
@@ -388,8 +384,3 @@ class Parameter(Layer):
     def train(self, x: Any = None, *, key: Any = None) -> tuple[Any, Self]:
         """Return the array, and the layer."""
         return self.array, self
-
-
-def _lengths(where: str, shape: Any) -> tuple[int, ...]:
-    lengths = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    return tuple([integer(where, "shape", length, least=1) for length in lengths])

@@ -19,7 +19,7 @@ def recorded(family: str, room: str = "nn") -> dict[str, dict[str, Any]]:
 
 
 def _unpacked(arrays: dict[str, Any]) -> dict[str, Any]:
-    """The arrays of which `benchmarks.reference.packed` made one vector."""
+    """Return the arrays that `benchmarks.reference.packed` joined into one vector."""
     if "packed names" not in arrays:
         return arrays
     values, found, start = arrays["packed values"], {}, 0

@@ -40,7 +40,7 @@ def test_a_table_attends_by_its_rows():
 
 
 @pytest.mark.parametrize("kind", [nn.PositionalEmbedding, nn.SinusoidalEmbedding])
-def test_places_count_from_the_offset_and_end_with_the_table(kind):
+def test_positions_count_from_the_offset_and_end_with_the_table(kind):
     layer, x = kind.init(KEY, 6, 4), np.zeros((2, 3, 4), "float32")
     assert_allclose(layer(x, offset=2)[1], layer(np.zeros((6, 4), "float32"))[2:5])
     jitted = fdbr.jit(lambda offset: layer(x, offset=offset))

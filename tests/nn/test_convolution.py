@@ -190,7 +190,7 @@ def test_operations_name_what_does_not_fit(call, message):
 # --- what Chainer's mean ------------------------------------------------------------
 
 
-def test_depthwise_weights_of_chainer_are_turned_to_pytorchs():
+def test_depthwise_weights_of_chainer_are_converted_to_pytorchs():
     x, w = DRAW.normal(size=(1, 3, 4, 5)), DRAW.normal(size=(2, 3, 2, 2))
     out = ops.depthwise_conv(x, ops.reshape(ops.swapaxes(w, 0, 1), (-1, 1, 2, 2)))
     for channel in range(3):

@@ -94,7 +94,7 @@ def test_hard_samples_follow_the_probabilities():
     assert np.abs(sample.mean(0) - p).max() < 0.02
 
 
-def test_slopes_are_drawn_between_their_bounds():
+def test_factors_are_drawn_between_their_bounds():
     y = -ops.rrelu(-np.ones(10_000), 0.2, 0.4, key=KEY)
     assert 0.2 <= y.min() < 0.21 < 0.39 < y.max() <= 0.4
     assert_allclose(ops.rrelu(-np.ones(1), 0.2, 0.4), [-0.3])

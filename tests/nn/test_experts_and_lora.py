@@ -15,7 +15,7 @@ def mixture(**settings):
     return nn.MixtureOfExperts.init(KEY, 6, 5, 4, **{"k": 2, "dtype": "float64"} | settings)
 
 
-def one_by_one(layer, x, places=None):
+def one_by_one(layer, x, slots=None):
     """Token by token, as the papers have it."""
     out, taken = np.zeros_like(x), [0] * len(layer.experts)
     logits = x @ layer.router.weight.T
@@ -24,7 +24,7 @@ def one_by_one(layer, x, places=None):
     for rank in range(layer.k):
         for t, token in enumerate(x):
             expert = chosen[t, rank]
-            if places is None or taken[expert] < places:
+            if slots is None or taken[expert] < slots:
                 taken[expert] += 1
                 weight = shares[t, expert] / shares[t, chosen[t]].sum()
                 out[t] += weight * layer.experts[expert](token)
@@ -53,15 +53,15 @@ class Watched(nn.Layer):
         return self.layer(x)
 
 
-@pytest.mark.parametrize(("factor", "places"), [(0.5, 3), (1.0, 6), (4.0, 12)])
-def test_places_go_to_first_choices_first(factor, places):
+@pytest.mark.parametrize(("factor", "slots"), [(0.5, 3), (1.0, 6), (4.0, 12)])
+def test_slots_go_to_first_choices_first(factor, slots):
     layer, tokens = mixture(capacity_factor=factor), np.reshape(X, (12, 6))
-    assert_allclose(layer(tokens), one_by_one(layer, tokens, places))
+    assert_allclose(layer(tokens), one_by_one(layer, tokens, slots))
     jitted = fdbr.jit(lambda layer, x: layer(x))
     assert_allclose(jitted(layer, tokens), layer(tokens))
 
 
-def test_the_losses_of_a_router_that_decides_for_nobody():
+def test_the_losses_of_an_undecided_router():
     layer = mixture()
     layer = tree.replace(layer, router=nn.Linear(np.zeros((4, 6)), None))
     _, losses = layer(X, need_losses=True)

@@ -37,7 +37,7 @@ def check(runtime, path, function, *inputs, tolerance=2e-5):
 
 
 WITHOUT = {
-    "MaxPool with indices",  # whose places have no counterpart
+    "MaxPool with indices",  # indices have no counterpart in ONNX
     # They ask whether labels are in range.
     *("Classifier", "Classifier with a loss of its own", "BinaryHierarchicalSoftmax", "CRF1d"),
 }

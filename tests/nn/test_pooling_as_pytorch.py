@@ -20,7 +20,7 @@ def sines(shape, seed):
 
 
 def called(name, settings, inputs):
-    """What a call gives, with the places that it gives or gets."""
+    """Return the result of a call, with the indices that it returns or takes."""
     if name == "lp_pool":
         inputs = [1 + x for x in inputs]
     elif name == "max_unpool":

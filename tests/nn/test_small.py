@@ -69,7 +69,7 @@ def test_large_arguments_neither_overflow_nor_lose_their_sign():
                 assert_allclose(slope, np.array([0, last], dtype), atol=1e-6)
 
 
-def test_nan_stays_and_infinite_arguments_have_slopes():
+def test_nan_stays_and_infinite_arguments_have_derivatives():
     x = np.array([-np.inf, np.inf, np.nan])
     with np.errstate(invalid="ignore"):
         for name in ("hard_shrink", "soft_shrink", "hard_sigmoid", "hard_tanh", "hard_swish"):
@@ -116,7 +116,7 @@ def test_settings_that_are_numbers_of_numpy_leave_the_dtype():
         (lambda x: ops.softplus(x, beta=2, threshold=1), 4.0, 1),
     ],
 )
-def test_where_pieces_meet_the_derivative_is_that_of_a_neighbour(f, x, slope):
+def test_at_kinks_the_derivative_is_that_of_a_neighbour(f, x, slope):
     assert fdbr.grad(f)(x) == slope
 
 

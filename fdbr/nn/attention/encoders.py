@@ -12,6 +12,7 @@ from fdbr.nn.attention.transformer import TransformerDecoderLayer, TransformerEn
 from fdbr.nn.composite import Composite
 from fdbr.nn.layer import Layer
 from fdbr.nn.normalization.layers import LayerNorm
+from fdbr.nn.parameters import split_key
 from fdbr.tree import frozen
 
 __all__ = ["Transformer", "TransformerDecoder", "TransformerEncoder"]
@@ -105,10 +106,8 @@ class _Stack(Layer):
         key
             A random key, which is split among the layers; it may be `None` if no layer has dropout.
         """
-        count = len(self.layers)
-        keys = [None] * count if key is None or not count else random.split(key, count)
         successors = []
-        for layer, own in zip(self.layers, keys, strict=True):
+        for layer, own in zip(self.layers, split_key(key, len(self.layers)), strict=True):
             x, layer = layer.train(x, *memory, key=own, **options)
             successors.append(layer)
         if self.norm is not None:

@@ -14,6 +14,7 @@ from fdbr.errors.public import public
 from fdbr.nn.attention.blocks import GatedMLP
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
+from fdbr.nn.parameters import split_key
 from fdbr.ops.dtypes import is_traced
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
@@ -158,7 +159,7 @@ class MixtureOfExperts(Layer):
             numbers.
         """
         count = len(self.experts)
-        keys = [None] * count if key is None else random.split(key, count)
+        keys = split_key(key, count)
         successors = list(self.experts)
 
         def run(i: int) -> Callable[[Any], Any]:

@@ -12,13 +12,12 @@ from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
-from fdbr.nn.convolution.settings import channels_of, kernel_of, parameters, settings_of, settled
+from fdbr.nn.convolution.settings import channels_of, kernel_of, settings_of, settled
 from fdbr.nn.layer import Layer
+from fdbr.nn.parameters import Init, weight_and_bias
 from fdbr.tree import frozen, static
 
 __all__ = ["DeformConv", "DeformableConv"]
-
-Init = initializers.Initializer | None
 
 
 @public("fdbr.nn")
@@ -99,7 +98,7 @@ class DeformConv(Layer):
         settings = settings_of(where, kernel, stride, padding, dilation)
         inputs, outputs, groups = channels_of(where, in_channels, out_channels, groups)
         shape = (outputs, inputs // groups, *kernel)
-        weight, own_bias = parameters(key, shape, outputs, bias, weight_init, bias_init, dtype)
+        weight, own_bias = weight_and_bias(key, shape, outputs, bias, weight_init, bias_init, dtype)
         return cls(weight, own_bias, *settings, bool(planar))
 
     def __call__(self, x: Any, offset: Any, mask: Any = None) -> Any:

@@ -8,15 +8,13 @@ import numpy as np
 from fdbr import ops, random, tree
 from fdbr.errors.checks import integer, name_of
 from fdbr.errors.public import public
-from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.layer import Layer
+from fdbr.nn.parameters import Init, split_key
 from fdbr.tree import frozen, static
 
 __all__ = ["Inception", "MLPConv"]
-
-Init = initializers.Initializer | None
 
 
 @public("fdbr.nn")
@@ -211,9 +209,7 @@ class MLPConv(Layer):
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """Return the output in training, and the block of the layers' successors."""
-        keys = [None] * len(self.layers)
-        if key is not None:
-            keys = list(random.split(key, len(self.layers)))
+        keys = split_key(key, len(self.layers))
         successors: list[Any] = []
         for layer, own in zip(self.layers, keys, strict=True):
             x, successor = layer.train(self.activation(x) if successors else x, key=own)

@@ -14,11 +14,11 @@ from fdbr.nn.convolution.settings import (
     channels_of,
     check_room,
     kernel_of,
-    parameters,
     settings_of,
     settled,
 )
 from fdbr.nn.layer import Layer
+from fdbr.nn.parameters import weight_and_bias
 from fdbr.ops.nn.windows import geometry_of
 from fdbr.tree import frozen, static
 
@@ -139,7 +139,7 @@ class Conv(Layer):
             raise ValueError(
                 f"{where}: padding_mode must be one of {', '.join(MODES)}, got {padding_mode!r}"
             )
-        weight, own_bias = parameters(
+        weight, own_bias = weight_and_bias(
             key, (outputs, inputs // groups, *kernel), outputs, bias, weight_init, bias_init, dtype
         )
         return cls(weight, own_bias, *settings, groups, padding_mode, bool(cover_all))
@@ -315,7 +315,7 @@ class ConvTranspose(Layer):
         stride, padding, dilation = settings_of(where, kernel, stride, padding, dilation)
         more = axes_of(where, "output_padding", output_padding, kernel, least=0)
         inputs, outputs, groups = channels_of(where, in_channels, out_channels, groups)
-        weight, own_bias = parameters(
+        weight, own_bias = weight_and_bias(
             key, (inputs, outputs // groups, *kernel), outputs, bias, weight_init, bias_init, dtype
         )
         return cls(weight, own_bias, stride, padding, more, dilation, groups)

@@ -10,14 +10,13 @@ from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.nn import initializers
-from fdbr.nn.convolution.settings import axes_of, kernel_of, parameters, settings_of, settled
+from fdbr.nn.convolution.settings import axes_of, kernel_of, settings_of, settled
 from fdbr.nn.layer import Layer
+from fdbr.nn.parameters import Init, weight_and_bias
 from fdbr.ops.nn.windows import geometry_of
 from fdbr.tree import frozen, static
 
 __all__ = ["DepthwiseConv", "LocalConv"]
-
-Init = initializers.Initializer | None
 
 
 @public("fdbr.nn")
@@ -100,7 +99,7 @@ class DepthwiseConv(Layer):
         multiplier = integer(where, "multiplier", multiplier, least=1)
         count = multiplier * integer(where, "in_channels", in_channels, least=1)
         shape = (count, 1, *kernel)
-        weight, own_bias = parameters(key, shape, count, bias, weight_init, bias_init, dtype)
+        weight, own_bias = weight_and_bias(key, shape, count, bias, weight_init, bias_init, dtype)
         return cls(weight, own_bias, *settings, multiplier)
 
     def __call__(self, x: Any) -> Any:
@@ -212,7 +211,7 @@ class LocalConv(Layer):
             )
         windows = int(np.prod(counts))
         shape = (outputs * windows, inputs, *kernel)
-        weight, _ = parameters(key, shape, 0, False, weight_init, None, dtype)
+        weight, _ = weight_and_bias(key, shape, 0, False, weight_init, None, dtype)
         weight = weight.reshape((outputs, *counts, inputs, *kernel))
         weight = lock(array_module(weight).array(weight))  # memory of its own, not a view
         if not bias:

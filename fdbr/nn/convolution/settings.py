@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr import random
 from fdbr.errors.checks import describe, integer, integers
 from fdbr.errors.layer_path import placed
-from fdbr.nn import initializers
 
 __all__ = [
     "MODES",
@@ -14,7 +12,6 @@ __all__ = [
     "channels_of",
     "check_room",
     "kernel_of",
-    "parameters",
     "settings_of",
     "settled",
 ]
@@ -117,20 +114,3 @@ def check_room(where: str, mode: str, x: Any, pairs: Any) -> None:
                     f"length {n} is too short for padding {pair}; use less padding, or another mode"
                 )
             )
-
-
-def parameters(
-    key: Any,
-    shape: tuple[int, ...],
-    outputs: int,
-    bias: bool,
-    weight_init: Any,
-    bias_init: Any,
-    dtype: Any,
-) -> tuple[Any, Any]:
-    """Return a new weight of the shape, and a bias of ``outputs`` elements or `None`."""
-    weight_key, bias_key = random.split(key)
-    weight = (weight_init or initializers.lecun_normal())(weight_key, shape, dtype)
-    if not bias:
-        return weight, None
-    return weight, (bias_init or initializers.zeros())(bias_key, (outputs,), dtype)

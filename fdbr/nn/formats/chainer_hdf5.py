@@ -106,12 +106,7 @@ def load_chainer_hdf5(
     True
     """
     h5py = optional("nn.load_chainer_hdf5", "h5py", "hdf5")
-    given = {
-        name.removeprefix(prefix): stored
-        for name, stored in _data_sets(h5py, Path(path)).items()
-        if name.startswith(prefix)
-    }
-    return with_weights("load_chainer_hdf5", model, given, strict)
+    return with_weights("load_chainer_hdf5", model, _data_sets(h5py, Path(path)), prefix, strict)
 
 
 @attrs.frozen

@@ -16,7 +16,7 @@ Arrays = dict[str, Any]
 
 @attrs.frozen
 class Layout:
-    """How a layer's arrays are converted to Chainer's, ``there``, and ``back``.
+    """The conversion of a layer's arrays to Chainer's, ``there``, and ``back``.
 
     ``back`` is also given the layer's present arrays.
     """

@@ -205,16 +205,14 @@ def load_chainer_npz(model: Any, path: str | Path, *, prefix: str = "", strict: 
     ...     fdbr.nn.load_chainer_npz(layer, path)
     Linear(weight=array([[1., 1.]], dtype=float32), bias=array([0.], dtype=float32))
     """
-    given = {
-        name.removeprefix(prefix): array
-        for name, array in _members(Path(path)).items()
-        if name.startswith(prefix)
-    }
-    return with_weights("load_chainer_npz", model, given, strict)
+    return with_weights("load_chainer_npz", model, _members(Path(path)), prefix, strict)
 
 
-def with_weights(function: str, model: Any, given: Mapping[str, Any], strict: bool) -> Any:
-    """Return a model with weights that are given by Chainer's names."""
+def with_weights(
+    function: str, model: Any, stored: Mapping[str, Any], prefix: str, strict: bool
+) -> Any:
+    """Return a model with the weights stored under Chainer's names after a prefix."""
+    given = {n.removeprefix(prefix): array for n, array in stored.items() if n.startswith(prefix)}
     parts = _parts(model)
     like: dict[str, Any] = {}
     for part in parts:

@@ -11,7 +11,8 @@ from fdbr.errors.layer_path import placed
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
-from fdbr.nn.normalization.layers import Init, affine_parameters, check_channels
+from fdbr.nn.normalization.layers import check_channels
+from fdbr.nn.parameters import Init, affine_parameters
 from fdbr.ops.dtypes import astype, rounded_like
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import buffer, frozen, static
@@ -22,9 +23,20 @@ __all__ = ["BatchNorm", "InstanceNorm"]
 # --- running statistics ---------------------------------------------------------------
 
 
-def first_statistics(key: Any, count: int, dtype: Any) -> tuple[Any, Any]:
-    """Return the initial running mean and variance, 0 and 1."""
-    return initializers.zeros()(key, (count,), dtype), initializers.ones()(key, (count,), dtype)
+def initial_statistics(
+    key: Any, count: int, momentum: float | None, dtype: Any, tracked: bool = True
+) -> tuple[Any, Any, Any]:
+    """Return the initial running mean, variance and count of batches; `None` if not tracked."""
+    if not tracked:
+        return None, None, None
+    mean = initializers.zeros()(key, (count,), dtype)
+    variance = initializers.ones()(key, (count,), dtype)
+    return mean, variance, no_batches(key) if momentum is None else None
+
+
+def no_batches(key: Any) -> Any:
+    """Return the count of batches of a plain average before the first one."""
+    return initializers.zeros()(key, (), np.int64)
 
 
 def proper_momentum(where: str, momentum: Any) -> float | None:
@@ -163,15 +175,11 @@ class BatchNorm(Layer):
         where = "fdbr.nn.BatchNorm.init"
         count = integer(where, "num_features", num_features, least=1)
         momentum = proper_momentum(where, momentum)
-        scale = shift = mean = variance = batches = None
-        if affine:
-            scale, shift = affine_parameters(
-                key, (count,), weight_init, bias_init, dtype, bias, weight
-            )
-        if track_running_stats:
-            mean, variance = first_statistics(key, count, dtype)
-            batches = initializers.zeros()(key, (), np.int64) if momentum is None else None
-        return cls(scale, shift, mean, variance, batches, float(eps), momentum, axis)
+        parameters = affine_parameters(
+            key, (count,), weight_init, bias_init, dtype, affine and bias, affine and weight
+        )
+        statistics = initial_statistics(key, count, momentum, dtype, track_running_stats)
+        return cls(*parameters, *statistics, float(eps), momentum, axis)
 
     def __call__(self, x: Any) -> Any:
         """Return the array normalised by the running statistics.
@@ -225,7 +233,7 @@ class BatchNorm(Layer):
         """
         if self.running_mean is None:
             raise ValueError("fdbr.nn.BatchNorm.finetuning: the layer has no running statistics")
-        none_yet = initializers.zeros()(self.running_mean, (), np.int64)
+        none_yet = no_batches(self.running_mean)
         return tree.replace(self, momentum=None, num_batches_tracked=none_yet)
 
     def _elements(self, x: Any) -> int:
@@ -329,13 +337,9 @@ class InstanceNorm(Layer):
         where = "fdbr.nn.InstanceNorm.init"
         count = integer(where, "num_features", num_features, least=1)
         momentum = proper_momentum(where, momentum)
-        scale = shift = mean = variance = batches = None
-        if affine:
-            scale, shift = affine_parameters(key, (count,), weight_init, bias_init, dtype, True)
-        if track_running_stats:
-            mean, variance = first_statistics(key, count, dtype)
-            batches = initializers.zeros()(key, (), np.int64) if momentum is None else None
-        return cls(scale, shift, mean, variance, batches, count, float(eps), momentum)
+        parameters = affine_parameters(key, (count,), weight_init, bias_init, dtype, affine, affine)
+        statistics = initial_statistics(key, count, momentum, dtype, track_running_stats)
+        return cls(*parameters, *statistics, count, float(eps), momentum)
 
     def __call__(self, x: Any) -> Any:
         """Return the normalised array, of shape ``(N, num_features, *spatial)`` like ``x``.

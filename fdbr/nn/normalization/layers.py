@@ -4,34 +4,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from fdbr import ops, random
+from fdbr import ops
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
 from fdbr.errors.public import public
-from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
+from fdbr.nn.parameters import Init, affine_parameters, shape_of
 from fdbr.tree import frozen, static
 
 __all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
-
-Init = initializers.Initializer | None
-
-
-def affine_parameters(
-    key: Any,
-    shape: tuple[int, ...],
-    weight_init: Init,
-    bias_init: Init,
-    dtype: Any,
-    bias: bool,
-    weight: bool = True,
-) -> tuple[Any, Any]:
-    """Return a weight, by default ones, and a bias, by default zeros; either may be `None`."""
-    weight_key, bias_key = (None, None) if key is None else random.split(key)
-    return (
-        (weight_init or initializers.ones())(weight_key, shape, dtype) if weight else None,
-        (bias_init or initializers.zeros())(bias_key, shape, dtype) if bias else None,
-    )
 
 
 def _alone(x: Any, channels: int) -> str:
@@ -113,10 +94,11 @@ class LayerNorm(Layer):
             If the lengths are not positive integers.
         """
         shape = _lengths("fdbr.nn.LayerNorm.init", normalized_shape)
-        scale = shift = None
-        if elementwise_affine:
-            scale, shift = affine_parameters(key, shape, weight_init, bias_init, dtype, bias)
-        return cls(scale, shift, shape, float(eps))
+        affine = elementwise_affine
+        parameters = affine_parameters(
+            key, shape, weight_init, bias_init, dtype, affine and bias, affine
+        )
+        return cls(*parameters, shape, float(eps))
 
     def __call__(self, x: Any) -> Any:
         """Return the normalised array.
@@ -191,9 +173,9 @@ class RMSNorm(Layer):
             If the lengths are not positive integers.
         """
         shape = _lengths("fdbr.nn.RMSNorm.init", normalized_shape)
-        weight = None
-        if elementwise_affine:
-            weight, _ = affine_parameters(key, shape, weight_init, None, dtype, False)
+        weight, _ = affine_parameters(
+            key, shape, weight_init, None, dtype, False, elementwise_affine
+        )
         return cls(weight, shape, None if eps is None else float(eps))
 
     def __call__(self, x: Any) -> Any:
@@ -276,10 +258,10 @@ class GroupNorm(Layer):
         channels = integer(where, "num_channels", num_channels, least=1)
         if channels % groups:
             raise ValueError(f"{where}: {groups} groups do not divide {channels} channels evenly")
-        scale = shift = None
-        if affine:
-            scale, shift = affine_parameters(key, (channels,), weight_init, bias_init, dtype, True)
-        return cls(scale, shift, groups, channels, float(eps))
+        parameters = affine_parameters(
+            key, (channels,), weight_init, bias_init, dtype, affine, affine
+        )
+        return cls(*parameters, groups, channels, float(eps))
 
     def __call__(self, x: Any) -> Any:
         """Return the normalised array, of shape ``(N, num_channels, *spatial)`` like ``x``.
@@ -297,10 +279,10 @@ class GroupNorm(Layer):
 
 
 def _lengths(where: str, shape: Any) -> tuple[int, ...]:
-    lengths = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    lengths = shape_of(where, "normalized_shape", shape)
     if not lengths:
         raise ValueError(f"{where}: normalized_shape is empty; give the lengths of the last axes")
-    return tuple([integer(where, "normalized_shape", length, least=1) for length in lengths])
+    return lengths
 
 
 def _check_last(layer: Any, x: Any) -> None:

@@ -15,11 +15,12 @@ from fdbr.nn.layer import Layer
 from fdbr.nn.normalization.batches import (
     BatchNorm,
     averaged,
-    first_statistics,
+    initial_statistics,
+    no_batches,
     proper_momentum,
     updated_statistics,
 )
-from fdbr.nn.normalization.layers import Init, affine_parameters
+from fdbr.nn.parameters import Init, affine_parameters
 from fdbr.tree import buffer, frozen, static
 
 __all__ = ["BatchRenorm", "DecorrelatedBatchNorm"]
@@ -94,16 +95,12 @@ class BatchRenorm(BatchNorm):
             raise ValueError(
                 f"{where}: r_max must be at least 1 and d_max at least 0, got {r_max} and {d_max}"
             )
-        scale = shift = batches = None
-        if affine:
-            scale, shift = affine_parameters(
-                key, (count,), weight_init, bias_init, dtype, bias, weight
-            )
-        mean, variance = first_statistics(key, count, dtype)
-        if momentum is None:
-            batches = initializers.zeros()(key, (), np.int64)
+        parameters = affine_parameters(
+            key, (count,), weight_init, bias_init, dtype, affine and bias, affine and weight
+        )
+        statistics = initial_statistics(key, count, momentum, dtype)
         limits = float(r_max), float(d_max)
-        return cls(scale, shift, mean, variance, batches, float(eps), momentum, axis, *limits)
+        return cls(*parameters, *statistics, float(eps), momentum, axis, *limits)
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """Normalise with the correction; returns also the layer with updated running statistics.
@@ -201,7 +198,7 @@ class DecorrelatedBatchNorm(Layer):
         size = count // parts
         mean = initializers.zeros()(key, (parts, size), dtype)
         same = ops.eye(size, dtype=dtype) + initializers.zeros()(key, (parts, size, size), dtype)
-        batches = initializers.zeros()(key, (), np.int64) if momentum is None else None
+        batches = no_batches(key) if momentum is None else None
         return cls(mean, lock(same), batches, float(eps), momentum)
 
     def __call__(self, x: Any) -> Any:
@@ -235,7 +232,7 @@ class DecorrelatedBatchNorm(Layer):
 
     def finetuning(self) -> Self:
         """Return a layer that averages the statistics of the following batches equally."""
-        none_yet = initializers.zeros()(self.running_mean, (), np.int64)
+        none_yet = no_batches(self.running_mean)
         return tree.replace(self, momentum=None, num_batches_tracked=none_yet)
 
     def _check(self, x: Any) -> None:

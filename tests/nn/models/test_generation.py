@@ -154,7 +154,7 @@ def test_settings_that_mean_nothing_are_refused(settings, error, message):
     ],
     ids=str,
 )
-def test_what_no_text_can_be_made_of_is_refused(change, error, message):
+def test_generation_refuses_unsuitable_arguments(change, error, message):
     given = {"key": KEY, "tokens": BEGIN, "length": 2} | change
     with pytest.raises(error, match=message):
         generate(made("GPT2"), **given)
