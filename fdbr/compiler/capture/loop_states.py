@@ -142,9 +142,9 @@ def operands_of_branch(frame: Any, asked: Variable, compared: tuple[Any, ...]) -
 
 @functools.lru_cache(4096)
 def _branch_at(code: Any, place: int) -> Any:
-    """How many values an instruction takes that only branches; 0 if it does something else.
+    """Return how many values an instruction takes that only branches; 0 if it does something else.
 
-    Of one that compares as well, it is the instruction before, or `None` if that may be another.
+    For one that compares as well, return the instruction before, or `None` if that may be another.
     """
     if code.co_flags & _GENERATING:
         return 0
