@@ -14,7 +14,10 @@ __all__ = ["LOOKUPS", "Mentions", "mentions", "reads"]
 
 _VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
+_SETS = frozenset({"STORE_ATTR", "STORE_NAME", "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_NAME"})
+_NAMES = _VARIABLES | _ATTRIBUTES | _SETS | {"IMPORT_NAME"}
 _LOADS = _VARIABLES | _ATTRIBUTES | {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+_WITH_NAMES = frozenset(dis.hasname)
 _ADDING = frozenset({"add", "append", "appendleft", "extend", "extendleft", "insert", "update"})
 _CALLS = frozenset({"PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
@@ -77,7 +80,12 @@ def mentions(code: CodeType) -> Mentions:
     """Return the names that a code object mentions."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
     names: dict[bool, set[str]] = {
-        kind: {step.argval for step in steps if step.opname in table}
+        # What an instruction of a later Python does with a name is not known: it may be either.
+        kind: {
+            step.argval
+            for step in steps
+            if step.opname in table or (step.opcode in _WITH_NAMES and step.opname not in _NAMES)
+        }
         for kind, table in ((False, _VARIABLES), (True, _ATTRIBUTES))
     }
     found = Mentions(
