@@ -121,6 +121,8 @@ def _lines(name: str, value: Any, names: dict[int, str]) -> Iterator[str]:
         return
     if isinstance(value, type) and names[id(value)] != name:
         yield f"{name} is {names[id(value)]}"
+    elif isinstance(value, type) and not _is_ours(value):
+        yield f"{name} = {value.__module__}.{value.__name__}"
     elif isinstance(value, type):
         yield f"{name} class{_constructor(value, names)}{_bases(value, names)}{_fields(value)}"
         yield from _members(name, value, names)
