@@ -1,7 +1,5 @@
 """The compiler behind `fdbr.jit`: captured programs, passes over them, and back ends."""
 
-from fdbr.backends.cpu.backend import CPU
-from fdbr.compiler.backend import register
 from fdbr.compiler.capture.watch.captures import ImpureError
 from fdbr.compiler.engine.decorator import jit
 from fdbr.compiler.engine.donation import DonatedError
@@ -9,5 +7,3 @@ from fdbr.compiler.engine.function import Jitted, disable_jit
 from fdbr.compiler.engine.report import Report
 
 __all__ = ["DonatedError", "ImpureError", "Jitted", "Report", "disable_jit", "jit"]
-
-register(CPU)

@@ -23,7 +23,9 @@ __all__ = [
     "RefusedError",
     "Run",
     "backend_of",
+    "fuse_operations",
     "is_busy",
+    "lay_out",
     "register",
 ]
 
@@ -186,6 +188,14 @@ class Backend:
         """Whether it computes a primitive faster than by its value function."""
         return False
 
+    def lay_out(self, program: Program) -> Program:
+        """Choose memory layouts that suit its kernels, before steps are decomposed and fused."""
+        return program
+
+    def fuse_operations(self, program: Program) -> Program:
+        """Join steps for which it has one operation, before elementwise steps are fused."""
+        return program
+
     # --- what they cost ---
 
     def cost(self, step: Instruction) -> int:
@@ -270,6 +280,16 @@ def backend_of(program: Program) -> Backend:
         return _PLAIN
     module = next(iter(places))[0] if places else np
     return _backends.get(module, _PLAIN)
+
+
+def lay_out(program: Program) -> Program:
+    """Apply the back end's `Backend.lay_out`."""
+    return backend_of(program).lay_out(program)
+
+
+def fuse_operations(program: Program) -> Program:
+    """Apply the back end's `Backend.fuse_operations`."""
+    return backend_of(program).fuse_operations(program)
 
 
 def is_busy() -> bool:

@@ -6,7 +6,8 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, is_array, protect
 from fdbr.core.tracer import Tracer, plain
-from fdbr.errors.checks import brief, describe, number_types
+from fdbr.errors.checks import describe, number_types
+from fdbr.pytrees.short_repr import brief
 
 __all__ = ["check_carry", "first_carry", "is_weak", "kept", "settled"]
 

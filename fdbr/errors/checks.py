@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.pytrees.short_repr import brief
+
 __all__ = [
-    "brief",
     "describe",
     "differences",
     "index",
@@ -19,7 +20,6 @@ __all__ = [
     "number_types",
     "refusal",
     "refuse_other_kinds",
-    "shortened",
 ]
 
 number_types = frozenset({float, int, bool, complex})
@@ -61,22 +61,6 @@ def describe(value: Any) -> str:
     if type(value) in number_types:
         return f"{type(value).__name__} {value!r}"
     return type(value).__name__
-
-
-_LONGEST = 200  # characters of a value that a message shows
-
-
-def brief(value: Any) -> str:
-    """The text of a value, or its beginning and end where it is as long as a model's."""
-    return shortened(repr(value))
-
-
-def shortened(text: str) -> str:
-    """A text, or its beginning and end if it is long."""
-    if len(text) <= _LONGEST:
-        return text
-    half = _LONGEST // 2
-    return f"{text[:half]} … {text[-half:]}"
 
 
 def differences(lists: dict[str, list[str]], most: int = 20) -> str:

@@ -10,10 +10,10 @@ import attrs
 import numpy as np
 import optree
 
-from fdbr.errors.checks import shortened
 from fdbr.pytrees.classes import NAMESPACE, in_buffer, own
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.flatten_cache import recall, remember
+from fdbr.pytrees.short_repr import shortened
 
 __all__ = [
     "Structure",

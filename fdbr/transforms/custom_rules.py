@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from fdbr import tree
-from fdbr.errors.checks import brief, describe, integers, named_as
+from fdbr.errors.checks import describe, integers, named_as
 from fdbr.pytrees.dtypes import dtype_kind, is_added
+from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.cotangent_avals import Kind, fitted
 from fdbr.transforms.custom_call import Call, apply, innermost, zero_like
 

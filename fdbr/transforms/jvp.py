@@ -8,8 +8,9 @@ from fdbr.core.array_modules import on_device, several
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive, dispatch
 from fdbr.core.tracer import Trace, Tracer, run
-from fdbr.errors.checks import brief, describe
+from fdbr.errors.checks import describe
 from fdbr.ops.declare.unbroadcast import zeros_of
+from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.argnums import pair
 from fdbr.transforms.cotangent_avals import Kind, fitted
 

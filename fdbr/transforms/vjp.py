@@ -11,8 +11,9 @@ from fdbr.core import tracer
 from fdbr.core.array_modules import array_module, is_locked, owner
 from fdbr.core.tape import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 from fdbr.core.tracer import Tracer, run
-from fdbr.errors.checks import brief, describe, integers, named_as
+from fdbr.errors.checks import describe, integers, named_as
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.argnums import (
     Inputs,
     lower,

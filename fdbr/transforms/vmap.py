@@ -12,7 +12,8 @@ from fdbr.core.effects import refusing_effects
 from fdbr.core.ownership import release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
-from fdbr.errors.checks import brief, describe, index, integer, name_of, named_as
+from fdbr.errors.checks import describe, index, integer, name_of, named_as
+from fdbr.pytrees.short_repr import brief
 from fdbr.transforms import harvest
 from fdbr.transforms.vmap_divergence import Part, joined, spread, take_examples
 

@@ -1,4 +1,7 @@
-"""Imports run downward: no module needs, by whatever way, one that needs it."""
+"""Each package imports only those on floors below it, and no module imports one that needs it.
+
+``python tests/project/test_imports.py`` prints which package imports which.
+"""
 
 import ast
 import os
@@ -11,6 +14,30 @@ import fdbr
 from fdbr.backends.cpu.runtime import background
 
 ROOT = Path(fdbr.__file__).parent
+
+FLOORS = (
+    *("pytrees", "errors", "core", "ops", "tree", "random", "transforms", "interop", "compiler"),
+    *("control_flow", "solvers", "distributions", "backends", "testing", "debug", "nn", "train"),
+    "distributed",
+)
+"""The packages of fdbr, from the lowest floor to the highest."""
+
+# Eager operations call the kernels of the CPU themselves, until dispatch finds these by the array
+# module of the operands.  This list may only become shorter.
+UPWARD = {
+    *("core.array_modules", "ops.declare.elementwise", "ops.declare.expression_of"),
+    *("ops.declare.large", "ops.declare.select", "ops.declare.sums", "ops.declare.unbroadcast"),
+    *("ops.dtypes", "ops.einsums", "ops.elementwise.complex_parts"),
+    *("ops.elementwise.vectorized", "ops.frequencies", "ops.indexing.axis_index"),
+    *("ops.indexing.flat_index", "ops.indexing.reading", "ops.indexing.searching"),
+    *("ops.indexing.sorting", "ops.linalg.factorizations", "ops.linalg.lapack"),
+    *("ops.linalg.least_squares", "ops.linalg.triangular"),
+    *("ops.nn.activations.nonlinearities", "ops.nn.convolution.im2col", "ops.nn.pooling.windowed"),
+    *("ops.nn.recurrent.fused_steps", "ops.nn.windows", "ops.reductions.cumulative"),
+    *("ops.reductions.reduce", "ops.reductions.row_iteration", "ops.reductions.scans"),
+    *("ops.reductions.squared_error", "ops.shape.creation", "ops.shape.iota", "ops.shape.layout"),
+    *("ops.shape.manipulation", "ops.special.incomplete", "ops.special.library"),
+}
 
 # `asarray` stacks what it is given, and `stack` takes what `asarray` takes.
 MUTUAL = {("fdbr.ops.shape.creation", "fdbr.ops.shape.manipulation")}
@@ -39,6 +66,42 @@ def imports(path: Path, known: dict[str, Path]) -> tuple[set[str], set[str]]:
             names = [alias.name for alias in node.names]
         (later if getattr(node, "col_offset", 0) else first).update(known.keys() & names)
     return first, later
+
+
+def floor_of(module: str) -> str:
+    return module.split(".")[1]
+
+
+def upward(known: dict[str, Path]) -> set[tuple[str, str]]:
+    """The imports of a module from a floor above its own."""
+    pairs = {(name, to) for name in known for to in set.union(*imports(known[name], known))}
+    return {
+        (name, to)
+        for name, to in pairs
+        if "fdbr" not in (name, to) and FLOORS.index(floor_of(to)) > FLOORS.index(floor_of(name))
+    }
+
+
+def test_the_top_of_the_package_has_no_modules():
+    assert {path.name for path in ROOT.iterdir() if path.is_file()} == {"__init__.py", "py.typed"}
+    packages = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    assert packages == set(FLOORS)
+
+
+def test_each_package_imports_only_those_on_floors_below_it():
+    found = upward(modules())
+    assert {to for _, to in found if floor_of(to) != "backends"} == set()
+    assert {name.removeprefix("fdbr.") for name, _ in found} == UPWARD
+
+
+def test_no_module_below_the_operations_looks_a_primitive_up_by_its_name():
+    below = FLOORS[: FLOORS.index("ops")]
+    for name, path in modules().items():
+        if name != "fdbr" and floor_of(name) in below:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+                    by_text = isinstance(node.slice, ast.Constant)
+                    assert not (node.value.id == "registry" and by_text), f"{name}:{node.lineno}"
 
 
 def test_no_modules_import_each_other():
@@ -79,3 +142,17 @@ def test_the_process_that_compiles_kernels_loads_no_numpy():
     command = [sys.executable, "-P", "-S", "-c", program.replace("serve(0)", "")]
     found = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, **given)
     assert found.stdout.strip() == b"[]"
+
+
+if __name__ == "__main__":
+    known = modules()
+    for floor in FLOORS:
+        needed = {
+            floor_of(to)
+            for name in known
+            if name != "fdbr" and floor_of(name) == floor
+            for to in set.union(*imports(known[name], known)) - {"fdbr"}
+        }
+        print(f"{floor}: {' '.join(sorted(needed - {floor}, key=FLOORS.index))}")
+    for name, to in sorted(upward(known)):
+        print(f"upward: {name} imports {to}")

@@ -10,9 +10,11 @@ from fdbr.backends.cpu.exec.block_log import Log
 from fdbr.backends.cpu.exec.control_flow import ControlFlow
 from fdbr.backends.cpu.exec.memory.buffer_assignment import is_large
 from fdbr.backends.cpu.exec.programs import generate
+from fdbr.backends.cpu.library.conv.batch_last_layout import lay_batch_last
+from fdbr.backends.cpu.library.conv.window_fusion import fuse_windows
 from fdbr.backends.cpu.library.dispatch import VALUES
 from fdbr.backends.cpu.runtime import background, compiling, machine
-from fdbr.compiler.backend import Backend, Compiled
+from fdbr.compiler.backend import Backend, Compiled, register
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.basic_blocks import BasicBlock
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
@@ -58,6 +60,12 @@ class _Cpu(Backend):
     def has_own(self, primitive: Primitive) -> bool:
         return primitive is op.SUM_OF_ROWS or primitive in VALUES
 
+    def lay_out(self, program: Program) -> Program:
+        return lay_batch_last(program)
+
+    def fuse_operations(self, program: Program) -> Program:
+        return fuse_windows(program)
+
     def cost(self, step: Instruction) -> int:
         return element_code.cost(step)
 
@@ -96,3 +104,4 @@ class _Cpu(Backend):
 
 
 CPU = _Cpu(np)
+register(CPU)

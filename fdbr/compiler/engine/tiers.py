@@ -12,9 +12,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.backends.cpu.library.conv.batch_last_layout import lay_batch_last
-from fdbr.backends.cpu.library.conv.window_fusion import fuse_windows
-from fdbr.compiler.backend import RefusedError, Run, backend_of
+from fdbr.compiler.backend import RefusedError, Run, backend_of, fuse_operations, lay_out
 from fdbr.compiler.engine.budget import Budget, compiling, passing, patience, set_patience
 from fdbr.compiler.engine.garbage_collection import collecting_seldom
 from fdbr.compiler.interpret import stepwise
@@ -43,10 +41,10 @@ PASSES = (
     lower_loops,
     roll_loops,
     expand,
-    lay_batch_last,
+    lay_out,
     decompose,
     optimise,
-    fuse_windows,
+    fuse_operations,
     fuse_biases,
     fuse_loops,
     rematerialize,

@@ -5,7 +5,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.errors.checks import brief, name_of
+from fdbr.errors.checks import name_of
+from fdbr.pytrees.short_repr import brief
 from fdbr.tree import frozen, static
 
 __all__ = ["EmptyState", "GradientTransformation", "Optimizer", "chain", "identity"]

@@ -9,9 +9,9 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.core.array_modules import is_array, keep, lock, where_it_lies
 from fdbr.core.tracer import Tracer
-from fdbr.errors.checks import brief
 from fdbr.ops.dtypes import is_short
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.short_repr import brief
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import Parameters, check_params, check_state
 from fdbr.tree import frozen

@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import Tracer
-from fdbr.errors.checks import brief
+from fdbr.pytrees.short_repr import brief
 
 __all__ = ["LearningRate", "check_decays", "check_positive", "learning_rate_of", "rate_at"]
 

@@ -4,7 +4,8 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from fdbr import tree
-from fdbr.errors.checks import brief, describe
+from fdbr.errors.checks import describe
+from fdbr.pytrees.short_repr import brief
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.train.optim.masking import check_inner, labels_of, mask_of, masked, merged, part_of
