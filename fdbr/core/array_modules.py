@@ -8,7 +8,7 @@ asks here for the module of its arguments.  Any other array type that answers
 import contextlib
 import functools
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from fdbr.pytrees.locking import owner as owner
 
 __all__ = ["array_module", "device_get", "device_put", "lock", "protect", "to_numpy"]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-Array: TypeAlias = Any
-"""An array of any array module, or a traced value, which behaves as one."""
 
 # Types whose module is known; others are added as they are met.  `None` marks types that
 # go with any module: Python's numbers, which are weak in type promotion.

@@ -9,6 +9,7 @@ from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike, Key
 from fdbr.tree import frozen
 
 __all__ = ["Linear"]
@@ -33,20 +34,20 @@ class Linear(Layer):
     (2, 3)
     """
 
-    weight: Any
-    bias: Any
+    weight: Array
+    bias: Array | None
 
     @classmethod
     def init(
         cls,
-        key: Any,
+        key: Key,
         in_features: int,
         out_features: int,
         *,
         bias: bool = True,
         weight_init: initializers.Initializer | None = None,
         bias_init: initializers.Initializer | None = None,
-        dtype: Any = np.float32,
+        dtype: DTypeLike = np.float32,
     ) -> Self:
         """A layer with fresh parameters.
 
@@ -84,7 +85,7 @@ class Linear(Layer):
             return cls(weight, None)
         return cls(weight, (bias_init or initializers.zeros())(bias_key, sizes[:1], dtype))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> Array:
         """The output of shape ``(..., out_features)`` for ``x`` of shape ``(..., in_features)``.
 
         Raises

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self, overload
 
 from fdbr import random, tree
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import name_of
 from fdbr.nn.layer import Layer
+from fdbr.pytrees.typing import Array
 from fdbr.tree import frozen, static
 
 __all__ = ["Lambda", "Sequential"]

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import fit, multilinear
 from fdbr.ops.declare.unbroadcast import accumulated
@@ -23,13 +22,14 @@ from fdbr.ops.reductions.row_iteration import multiplied
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to, diagonal, moveaxis, permute_dims, reshape
 from fdbr.pytrees.dtypes import is_added
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["einsum", "inner_of_rows", "is_quick"]
 
 _WINDOW = 8  # operands among which the next two are looked for
 
 
-def einsum(subscripts: str, /, *operands: Any) -> Any:
+def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
     """Einstein's summation over named axes, as `numpy.einsum`.
 
     Parameters
@@ -176,7 +176,7 @@ def _batch_contract(apply: Any, values: Any, batched: Any, size: int, params: An
     y=lambda ct, x, shape, dtype, of_x, of_y, to: _back(ct, x, to, of_x, of_y, shape, dtype),
     batch=_batch_contract,
 )
-def _contract(xp: Any, x: Array, y: Array, *, of_x: str, of_y: str, to: str) -> Array:
+def _contract(xp: Any, x: ArrayLike, y: ArrayLike, *, of_x: str, of_y: str, to: str) -> Array:
     """The sum of products of two operands, as one matrix product for each batch.
 
     Where nothing is summed they are products of elements.

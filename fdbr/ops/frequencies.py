@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.math import arithmetic
-from fdbr.core.array_modules import Array, module_for
+from fdbr.core.array_modules import module_for
 from fdbr.errors.checks import integer
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.devices import to_device
@@ -15,11 +15,14 @@ from fdbr.ops.elementwise.arithmetic import divide
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.iota import counted
 from fdbr.ops.shape.manipulation import roll
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
+) -> Array:
     """The frequencies that the elements of `fft` stand for, at sample spacing ``d``.
 
     Those from 0 up come first, then the negative ones: ``[0, 1, …, -2, -1] / (n * d)``.
@@ -40,7 +43,9 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     return _frequencies(to_device(places, device or "cpu"), n, d, dtype)
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
+) -> Array:
     """The frequencies that the elements of `rfft` stand for: ``[0, 1, …, n // 2] / (n * d)``.
 
     >>> from fdbr import ops
@@ -72,7 +77,7 @@ def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
     return astype(whole, float if dtype is None else dtype, copy=False)
 
 
-def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
+def fftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Array:
     """The array with frequency 0 in the middle of some axes, or of all.
 
     >>> from fdbr import ops
@@ -82,7 +87,7 @@ def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
     return _rolled(x, axes, 1, "fftshift")
 
 
-def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
+def ifftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Array:
     """The inverse of `fftshift`.
 
     >>> import numpy as np

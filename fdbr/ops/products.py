@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.lazy_cotangents import Deferred
 from fdbr.core.util.threads import divide, slices
 from fdbr.errors.checks import describe, index
@@ -27,6 +26,7 @@ from fdbr.ops.shape.manipulation import (
     reshape,
 )
 from fdbr.pytrees.dtypes import dtype_kind, is_added
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
 
@@ -90,7 +90,7 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
     y=_right_pull,
     batch=_batch_matmul,
 )
-def _matmul(xp: Any, x: Array, y: Array) -> Array:
+def _matmul(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     if x.itemsize <= 2 or y.itemsize <= 2:  # of bfloat16 only `matmul` makes float32
         return xp.matmul(x, y)
     if x.shape[-1] == 1 and x.ndim == y.ndim == 2:
@@ -161,7 +161,7 @@ def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any)
     weight=_weight_pull,
     batch=_batch_affine,
 )
-def _matmul_transposed(xp: Any, x: Array, weight: Array) -> Array:
+def _matmul_transposed(xp: Any, x: ArrayLike, weight: ArrayLike) -> Array:
     return _times_transposed(xp, x, weight)
 
 
@@ -183,7 +183,7 @@ def _times_transposed(xp: Any, x: Any, weight: Any) -> Any:
     fresh=True,
     total=True,
 )
-def _affine(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
+def _affine(xp: Any, x: ArrayLike, weight: ArrayLike, bias: ArrayLike) -> Array:
     out = _times_transposed(xp, x, weight)
     if bias.dtype != out.dtype:
         return out + bias
@@ -191,7 +191,7 @@ def _affine(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
     return out
 
 
-def matmul(x: Array, y: Array, /) -> Array:
+def matmul(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The matrix product ``x @ y``.
 
     Parameters
@@ -240,7 +240,7 @@ def _times_vector(x: Any, y: Any) -> Any:
     return reshape(out, x.shape[:-1]) if x.ndim > 1 else out[0, 0]
 
 
-def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
+def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None, /) -> Array:
     """The affine map ``x @ weight.T + bias``, for weights in the layout ``(outputs, inputs)``.
 
     Parameters
@@ -288,7 +288,7 @@ def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
     return out if flat else reshape(out, (*shape[:-1], sizes[0]))
 
 
-def tensordot(x: Array, y: Array, /, *, axes: int | tuple[Any, Any] = 2) -> Array:
+def tensordot(x: ArrayLike, y: ArrayLike, /, *, axes: int | tuple[Any, Any] = 2) -> Array:
     """The sum of products over pairs of axes, one of each array.
 
     Parameters
@@ -360,7 +360,7 @@ def _sequence(axes: Any) -> tuple[int, ...]:
     return tuple(axes) if isinstance(axes, Sequence) else (axes,)
 
 
-def vecdot(x: Array, y: Array, /, *, axis: int = -1) -> Any:
+def vecdot(x: ArrayLike, y: ArrayLike, /, *, axis: int = -1) -> Array:
     """The inner product of the vectors along an axis, ``sum(conj(x) * y)``.
 
     >>> import numpy as np
@@ -389,7 +389,7 @@ def _vecdot(x: Any, y: Any, axis: int) -> Any:
     return _contract(x, y, of_x=of_x, of_y=of_y, to=letters[:-1])
 
 
-def outer(x: Array, y: Array, /) -> Any:
+def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
     """All products of an element of ``x`` with one of ``y``, both flattened.
 
     >>> import numpy as np
@@ -404,7 +404,7 @@ def outer(x: Array, y: Array, /) -> Any:
     return _matmul(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
 
-def inner(x: Array, y: Array, /) -> Any:
+def inner(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The sum of products over the last axes, as `numpy.inner`.
 
     >>> import numpy as np
@@ -416,7 +416,7 @@ def inner(x: Array, y: Array, /) -> Any:
     return inner_of_rows(x, y) if _are_vectors(x, y) else _contracted(x, y, -1)
 
 
-def dot(x: Array, y: Array, /) -> Any:
+def dot(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The product over the last axis of ``x`` and the last but one of ``y``, as `numpy.dot`.
 
     >>> import numpy as np

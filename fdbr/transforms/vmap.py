@@ -222,7 +222,7 @@ def _answers(values: Any, size: int, kind: Any) -> list[Any]:
 
 def vmap(
     f: Callable[P, R],
-    in_axes: Any = 0,
+    in_axes: int | tuple[Any, ...] | list[Any] | dict[Any, Any] | None = 0,
     out_axes: Any = 0,
     *,
     axis_size: int | None = None,

@@ -5,28 +5,28 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.math.complex_numbers import as_imaginary
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import aligned, fit, linear
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.shape.creation import asarray, zeros_like
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["conj", "imag", "real"]
 
 
 @linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned, view="always")
-def _real(xp: Any, x: Array) -> Array:
+def _real(xp: Any, x: ArrayLike) -> Array:
     return x.real
 
 
 @linear(
     x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned, view="always"
 )
-def _imag(xp: Any, x: Array) -> Array:
+def _imag(xp: Any, x: ArrayLike) -> Array:
     return x.imag
 
 
 @linear(x=lambda ct: imag(ct), batch=aligned)
-def _imaginary(xp: Any, x: Array) -> Array:
+def _imaginary(xp: Any, x: ArrayLike) -> Array:
     """``-1j * x`` of real ``x``, without rounding: infinities have no NaN beside them."""
     if type(x) is np.ndarray and x.ndim:
         found = as_imaginary(x)
@@ -40,11 +40,11 @@ def _imaginary(xp: Any, x: Array) -> Array:
 
 
 @linear(x=lambda ct: conj(ct), batch=aligned)
-def _conj(xp: Any, x: Array) -> Array:
+def _conj(xp: Any, x: ArrayLike) -> Array:
     return xp.conj(x)
 
 
-def real(x: Array, /) -> Any:
+def real(x: ArrayLike, /) -> Array:
     """The real part; of real numbers, themselves.
 
     >>> from fdbr import ops
@@ -54,7 +54,7 @@ def real(x: Array, /) -> Any:
     return _real(asarray(x)) if is_complex(x) else x
 
 
-def imag(x: Array, /) -> Any:
+def imag(x: ArrayLike, /) -> Array:
     """The imaginary part; of real numbers, zeros.
 
     >>> from fdbr import ops
@@ -64,7 +64,7 @@ def imag(x: Array, /) -> Any:
     return _imag(asarray(x)) if is_complex(x) else zeros_like(x)
 
 
-def conj(x: Array, /) -> Any:
+def conj(x: ArrayLike, /) -> Array:
     """The complex conjugate; of real numbers, themselves.
 
     >>> from fdbr import ops

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.devices import scipy_of
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
@@ -17,6 +16,7 @@ from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import falling, tanh
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["logaddexp", "sigmoid", "sigmoid_slope"]
 
@@ -26,14 +26,14 @@ _LOW = {code: 2 - math.log(float(np.finfo(code).max)) for code in "efd"}
 
 
 @elementwise(x=lambda x, out: -out * tanh(x / 2), heavy=True)
-def sigmoid_slope(xp: Any, x: Array) -> Array:
+def sigmoid_slope(xp: Any, x: ArrayLike) -> Array:
     """``exp(-abs(x)) / (1 + exp(-abs(x)))**2``, the derivative of the logistic function."""
     share = xp.exp(falling(xp, x))
     return share / xp.square(1 + share)
 
 
 @elementwise(x=lambda x: sigmoid_slope(x), heavy=True)
-def sigmoid(xp: Any, x: Array) -> Array:
+def sigmoid(xp: Any, x: ArrayLike) -> Array:
     """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
 
     >>> from fdbr import ops
@@ -66,7 +66,7 @@ def sigmoid(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x, y: _share(x, y), y=lambda x, y: _share(y, x), heavy=True, double=True)
-def logaddexp(xp: Any, x: Array, y: Array) -> Array:
+def logaddexp(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """``log(exp(x) + exp(y))``, without overflow.
 
     >>> from fdbr import ops

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.core.array_modules import Array
 from fdbr.core.util.threads import divide
 from fdbr.ops.indexing.axis_index import few, only_axis, places_of, read_along, write_along
+from fdbr.pytrees.typing import Array
 
 __all__ = ["add_at", "added_at", "last_named", "put_at", "read_at", "region_shape"]
 

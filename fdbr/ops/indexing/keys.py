@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, is_array, keep, on_device
+from fdbr.core.array_modules import array_module, is_array, keep, on_device
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
 from fdbr.ops.devices import beside
@@ -36,7 +36,7 @@ class _SingleTruth(Exception):
     """A part of a key is one truth value, and no mask."""
 
 
-def split(key: Any, x: Array, made_here: bool = False) -> tuple[Key, tuple[Any, ...], Any]:
+def split(key: Any, x: Any, made_here: bool = False) -> tuple[Key, tuple[Any, ...], Any]:
     """The structure of a key, its index arrays, and the array to which they belong."""
     if type(key) is int:
         return (key,), (), x
@@ -105,7 +105,7 @@ def _part(part: Any, x: Any) -> Any:
     return part
 
 
-def in_range(part: Any, x: Array, axis: int) -> Any:
+def in_range(part: Any, x: Any, axis: int) -> Any:
     """An index array that lies where ``x`` lies, is in range, and stays so if ``x`` is traced.
 
     NumPy looks for itself; an axis that there is not is left to the array module.
@@ -139,7 +139,7 @@ def _true_elements(mask: Any, x: Any, axis: int) -> Sequence[Any]:
     return [beside(places, x) for places in found]
 
 
-def join(key: Key, indices: Sequence[Any]) -> Key:
+def join(key: Key, indices: Sequence[Any]) -> Any:
     """The key that NumPy understands."""
     if not indices:
         return key

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.library.copy import joined
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.lazy_cotangents import Deferred
 from fdbr.core.primitive import host_types
 from fdbr.core.tracer import Tracer
@@ -24,6 +24,7 @@ from fdbr.ops.reductions.row_iteration import where_they_lie
 from fdbr.ops.shape.creation import asarray, holds_array
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.pytrees.dtypes import is_short
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["along_axis", "getitem", "pick", "take", "take_along_axis"]
 
@@ -31,7 +32,7 @@ _MANY = 1 << 12  # elements from which on the cotangent of an array is put toget
 _SOME = 1 << 6  # places from which on it may pay to look how many elements they are
 
 
-def getitem(x: Array, key: Any, /) -> Any:
+def getitem(x: ArrayLike, key: Any, /) -> Array:
     """The elements ``x[key]``: NumPy's basic and advanced indexing.
 
     Elements that the key names several times collect the cotangents of all of them.
@@ -61,7 +62,7 @@ def _read(x: Any, key: Any) -> Any:
     return x[key]
 
 
-def pick(x: Array, key: Key) -> Any:
+def pick(x: Any, key: Key) -> Any:
     """`getitem` for a key that the library made: nobody asks whether its places are in range."""
     if not isinstance(x, Tracer) and not _has_tracer(key):
         return read_at(array_module(x), x, key)
@@ -135,12 +136,12 @@ def _side_by_side(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
 
 
 @linear(x=_slice_pull, batch=_batch_slice, view="elements")
-def _slice(xp: Any, x: Array, *, key: Any) -> Array:
+def _slice(xp: Any, x: ArrayLike, *, key: Any) -> Array:
     return x[key]
 
 
 @linear(x=lambda ct, key: _slice(ct, key=key), batch=_batch_slice, fresh=True)
-def _unslice(xp: Any, x: Array, *, shape: tuple[int, ...], key: Any) -> Array:
+def _unslice(xp: Any, x: ArrayLike, *, shape: tuple[int, ...], key: Any) -> Array:
     out = xp.zeros(shape, dtype=x.dtype)
     out[key] = x
     return out
@@ -171,7 +172,7 @@ def _of_sum(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> tuple[Any, Any
 
 
 @indexed(_gather_pull, batch=batch_reading, fresh=True)
-def _gather(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
+def _gather(xp: Any, x: ArrayLike, *indices: Any, key: Key) -> Array:
     return read_at(xp, x, join(key, indices))
 
 
@@ -180,11 +181,11 @@ def _gather(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
     batch=batch_scatter,
     fresh=True,
 )
-def _scatter(xp: Any, x: Array, *indices: Any, shape: tuple[int, ...], key: Key) -> Array:
+def _scatter(xp: Any, x: ArrayLike, *indices: Any, shape: tuple[int, ...], key: Key) -> Array:
     return sums_at(xp, shape, join(key, indices), x)
 
 
-def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Any:
+def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Array:
     """The elements at some places along an axis; of the flattened array if it is `None`.
 
     >>> import numpy as np
@@ -201,7 +202,7 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Any:
     return getitem(x, (slice(None),) * normalize_axis(axis, x.ndim, "take") + (indices,))
 
 
-def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Any:
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Array:
     """The elements whose place along an axis ``indices`` gives, position by position.
 
     ``indices`` has the dimensions of ``x`` and broadcasts with it elsewhere than on the axis.
@@ -222,7 +223,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Any:
     return along_axis(x, indices, axis)
 
 
-def along_axis(x: Array, indices: Array, axis: int) -> Any:
+def along_axis(x: Any, indices: Any, axis: int) -> Any:
     """`take_along_axis` for indices that are in range."""
     xp = array_module(indices if isinstance(x, Tracer) else x)
     key: list[Any] = []

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.elementwise.comparison import equal, logical_not, not_equal
 from fdbr.ops.indexing.reading import pick
@@ -18,6 +18,7 @@ from fdbr.ops.reductions.cumulative import cumulative_sum
 from fdbr.ops.shape.creation import arrays, asarray, ones_like
 from fdbr.ops.shape.manipulation import concat, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, Mask
 
 __all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
@@ -95,7 +96,7 @@ def _table(x: Any) -> _Table | None:
 
 
 @where_it_lies
-def unique_values(x: Array, /) -> Any:
+def unique_values(x: ArrayLike, /) -> Array:
     """The elements that differ, in order; each NaN is one of its own.
 
     The derivative of each is that of its first occurrence.
@@ -116,7 +117,7 @@ def unique_values(x: Array, /) -> Any:
 
 
 @where_it_lies
-def unique_counts(x: Array, /) -> UniqueCounts:
+def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     """`unique_values`, and how many elements are equal to each.
 
     >>> import numpy as np
@@ -137,7 +138,7 @@ def unique_counts(x: Array, /) -> UniqueCounts:
 
 
 @where_it_lies
-def unique_inverse(x: Array, /) -> UniqueInverse:
+def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     """`unique_values`, and which of them each element of ``x`` is.
 
     >>> import numpy as np
@@ -158,7 +159,7 @@ def unique_inverse(x: Array, /) -> UniqueInverse:
 
 
 @where_it_lies
-def unique_all(x: Array, /) -> UniqueAll:
+def unique_all(x: ArrayLike, /) -> UniqueAll:
     """`unique_values`, where each was first, which of them each element is, and how many are equal.
 
     The places count elements of the flattened array.
@@ -189,7 +190,7 @@ _FEW = 1 << 12  # comparisons, below which to compare each with each takes less 
 
 
 @where_it_lies
-def isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
+def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: bool = False) -> Mask:
     """Whether each element of ``x1`` is among those of ``x2``; NaN is not.
 
     >>> import numpy as np

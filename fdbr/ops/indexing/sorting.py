@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe, integer
 from fdbr.ops.axes import normalize_axis
@@ -22,6 +22,7 @@ from fdbr.ops.indexing.flat_index import put_at
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import flip
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["argsort", "sort", "top_k"]
 
@@ -43,7 +44,7 @@ def _batch_along(apply: Any, values: Any, batched: Any, size: int, params: Any) 
     ),
     batch=_batch_along,
 )
-def _pick(xp: Any, x: Array, places: Any, *, axis: int) -> Array:
+def _pick(xp: Any, x: ArrayLike, places: Any, *, axis: int) -> Array:
     """The elements at some places along an axis, of which none is named twice."""
     if x.ndim == 1:
         return x[places]
@@ -56,7 +57,7 @@ def _pick(xp: Any, x: Array, places: Any, *, axis: int) -> Array:
     lambda ct, shape, indices, params: _pick(ct, *indices, axis=params["axis"]),
     batch=_batch_along,
 )
-def _place(xp: Any, x: Array, places: Any, *, length: int, axis: int) -> Array:
+def _place(xp: Any, x: ArrayLike, places: Any, *, length: int, axis: int) -> Array:
     """The elements put at some places along an axis of zeros."""
     out = xp.zeros((*x.shape[:axis], length, *x.shape[axis + 1 :]), dtype=x.dtype)
     if xp is not np:
@@ -76,7 +77,7 @@ def _own_places(x: Any, places: Any, axis: int) -> Any:
 
 
 @constant(batch=shifted("axis"))
-def _argsort(xp: Any, x: Array, *, axis: int, stable: bool) -> Array:
+def _argsort(xp: Any, x: ArrayLike, *, axis: int, stable: bool) -> Array:
     found = ordered(x, axis) if xp is np else None
     if found is not None:
         return found
@@ -98,7 +99,9 @@ def _argsort(xp: Any, x: Array, *, axis: int, stable: bool) -> Array:
 
 
 @where_it_lies
-def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def sort(
+    x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Array:
     """The elements in order along an axis; NaN counts as the largest.
 
     The derivative of each element of the result is that of the element which came to its place.
@@ -148,7 +151,9 @@ def _sorted(xp: Any, x: Any, axis: int, stable: bool) -> Any:
 
 
 @where_it_lies
-def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def argsort(
+    x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Array:
     """The places of the elements along an axis, in the order that `sort` gives them.
 
     Raises
@@ -171,7 +176,7 @@ def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bo
 
 
 @constant(batch=shifted("axis"))
-def _ranked_places(xp: Any, x: Array, *, ranks: tuple[int, ...], axis: int) -> Array:
+def _ranked_places(xp: Any, x: ArrayLike, *, ranks: tuple[int, ...], axis: int) -> Array:
     """The places of the elements that would come to some places of the sorted axis."""
     places = ranked_places(x, ranks, axis) if xp is np else None
     if places is not None:
@@ -210,7 +215,7 @@ def ranked(x: Array, ranks: tuple[int, ...], axis: int) -> Any:
 
 
 @where_it_lies
-def top_k(x: Array, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
+def top_k(x: ArrayLike, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along an axis, the largest first, and their places.
 
     Of equal elements the one that comes first counts as larger; NaN counts as the largest.
@@ -252,7 +257,7 @@ def top_k(x: Array, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
 
 
 @constant(batch=shifted("axis"))
-def _top_places(xp: Any, x: Array, *, k: int, axis: int) -> Array:
+def _top_places(xp: Any, x: ArrayLike, *, k: int, axis: int) -> Array:
     last = axis == x.ndim - 1
     x = x if last else xp.moveaxis(x, axis, -1)
     places = _few_largest(x, k) if xp is np and 0 < k <= _FEW and x.size >= _MANY else None

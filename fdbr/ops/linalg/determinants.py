@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import finfo
 from fdbr.ops.linalg.lapack import lapack
@@ -11,6 +10,7 @@ from fdbr.ops.linalg.right_sides import same_leading
 from fdbr.ops.linalg.solving import inverse
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import _matrix_transpose, diagonal
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["SlogdetResult", "det", "slogdet"]
 
@@ -37,13 +37,13 @@ def _scaled(factor: Any, x: Any) -> Any:
     x=(lambda ct, x: _scaled(ct, _cofactors(x)), lambda t, x: _inner(_cofactors(x), t)),
     batch=aligned,
 )
-def _det(xp: Any, x: Array) -> Array:
+def _det(xp: Any, x: ArrayLike) -> Array:
     return lapack(xp, "det", x, strict=False)
 
 
 # The second derivative is symmetric in its two directions, so that it is its own transpose.
 @opaque(x=(lambda ct, x: _turn(x, ct), lambda t, x: _turn(x, t)), batch=aligned)
-def _cofactors(xp: Any, x: Array) -> Array:
+def _cofactors(xp: Any, x: ArrayLike) -> Array:
     """The derivative of the determinant: ``det(x) inv(x)^T``, which singular matrices have too."""
 
     def regular(volume: Any, inverse: Any) -> Any:
@@ -65,7 +65,7 @@ def _cofactors(xp: Any, x: Array) -> Array:
     t=(lambda ct, x, like: fit(_turn(x, ct), like), lambda e, x: _turn(x, e)),
     batch=leading(2),
 )
-def _turn(xp: Any, x: Array, t: Array) -> Array:
+def _turn(xp: Any, x: ArrayLike, t: ArrayLike) -> Array:
     """The tangent of the cofactors.
 
     For diagonal matrices it is ``p[i, k] t[k, k]`` summed over ``k`` on the diagonal, and
@@ -162,7 +162,7 @@ def _without_two(xp: Any, s: Any) -> Any:
     return out * (1 - xp.eye(s.shape[-1], dtype=s.dtype))
 
 
-def det(x: Array, /) -> Array:
+def det(x: ArrayLike, /) -> Array:
     """The determinants of matrices.
 
     The derivative is ``sum(C * t)`` for the matrix ``C`` of cofactors.  It is right for singular
@@ -212,11 +212,11 @@ def _slogdet_push(t: Any, x: Any, out: Any) -> Any:
 
 
 @opaque(x=(_slogdet_pull, _slogdet_push), batch=aligned)
-def _slogdet(xp: Any, x: Array) -> Array:
+def _slogdet(xp: Any, x: ArrayLike) -> Array:
     return lapack(xp, "slogdet", x, strict=False)
 
 
-def slogdet(x: Array, /) -> SlogdetResult:
+def slogdet(x: ArrayLike, /) -> SlogdetResult:
     """Determinants as their sign and the logarithm of their size, without overflow.
 
     The derivative of the logarithm is ``tr(x^-1 t)`` (Giles, 2008), its real part for complex

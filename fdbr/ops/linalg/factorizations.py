@@ -6,7 +6,6 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.linalg.lapack import lapack
@@ -23,6 +22,7 @@ from fdbr.ops.linalg.matrices import (
 from fdbr.ops.linalg.triangular import substitute
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import _matrix_transpose, concat
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["QRResult", "cholesky", "qr"]
 
@@ -53,7 +53,7 @@ def _cholesky_push(t: Any, out: Any) -> Any:
 
 
 @opaque(x=(_cholesky_pull, _cholesky_push), batch=aligned)
-def _cholesky(xp: Any, x: Array) -> Array:
+def _cholesky(xp: Any, x: ArrayLike) -> Array:
     try:
         return lapack(xp, "cholesky", x, strict=True)
     except LinAlgError as error:
@@ -64,7 +64,7 @@ def _cholesky(xp: Any, x: Array) -> Array:
         ) from error
 
 
-def cholesky(x: Array, /, *, upper: bool = False) -> Array:
+def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Array:
     """The triangular matrix ``L`` with ``L @ L^H = x``, for positive definite matrices.
 
     One triangle of ``x`` is read, the lower one (or, with ``upper``, the upper one), and of the
@@ -142,14 +142,14 @@ def _qr_push(t: Any, out: Any, complete: bool) -> Any:
 
 
 @opaque(x=(_qr_pull, _qr_push), batch=aligned)
-def _qr(xp: Any, x: Array, *, complete: bool) -> Array:
+def _qr(xp: Any, x: ArrayLike, *, complete: bool) -> Any:
     found = kernels.qr(x, complete) if xp is np else None
     if found:
         return found[0]
     return tuple(xp.linalg.qr(x, mode="complete" if complete else "reduced"))
 
 
-def qr(x: Array, /, *, mode: str = "reduced") -> QRResult:
+def qr(x: ArrayLike, /, *, mode: str = "reduced") -> QRResult:
     """The factorization ``Q @ R = x`` into orthonormal columns and an upper triangle.
 
     It is differentiable where ``x`` has full column rank or, if ``x`` is wide, where its first

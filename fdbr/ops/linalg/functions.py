@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import integer
 from fdbr.ops.declare import aligned, opaque
@@ -14,6 +14,7 @@ from fdbr.ops.linalg.solving import inv
 from fdbr.ops.reductions.reduce import max, sum
 from fdbr.ops.shape.creation import asarray, zeros_like
 from fdbr.ops.shape.manipulation import _matrix_transpose, broadcast_to, concat
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["expm", "matrix_power"]
 
@@ -85,7 +86,7 @@ def _size(x: Any) -> Any:
     ),
     batch=aligned,
 )
-def _expm(xp: Any, x: Array) -> Array:
+def _expm(xp: Any, x: ArrayLike) -> Array:
     if not x.size:
         return x.copy()
     norms = xp.abs(x).sum(axis=-2).max(axis=-1)[..., None, None]
@@ -101,7 +102,7 @@ def _expm(xp: Any, x: Array) -> Array:
     return out
 
 
-def expm(x: Array, /) -> Any:
+def expm(x: ArrayLike, /) -> Array:
     """The exponential of matrices, ``1 + x + x @ x / 2 + …``.
 
     It is computed by scaling, a Padé approximant and squaring (Higham, 2005), for all matrices
@@ -129,7 +130,7 @@ def expm(x: Array, /) -> Any:
     return _expm(square_matrices("expm", x))
 
 
-def matrix_power(x: Array, n: int, /) -> Any:
+def matrix_power(x: ArrayLike, n: int, /) -> Any:
     """The ``n``-th power of matrices, by repeated squaring; negative ones of the inverses.
 
     Parameters

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import fit, leading, multilinear
@@ -18,6 +17,7 @@ from fdbr.ops.products import outer as flattened_outer
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import diagonal, moveaxis, reshape
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["chain", "cross", "kron", "multi_dot", "outer", "trace"]
 
@@ -31,7 +31,7 @@ _MANY = 16  # factors up to which the best order of a chain is looked for
     y=lambda ct, x, like: fit(_cross(ct, x), like),
     batch=leading(1),
 )
-def _cross(xp: Any, x: Array, y: Array) -> Array:
+def _cross(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     if type(x) is type(y) is np.ndarray and x.size + y.size < _SMALL:
         out = x.take(_NEXT, -1) * y.take(_LAST, -1)
         out -= x.take(_LAST, -1) * y.take(_NEXT, -1)
@@ -45,7 +45,7 @@ def _cross(xp: Any, x: Array, y: Array) -> Array:
     return out
 
 
-def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """The cross product of vectors with three elements along an axis.
 
     Parameters
@@ -83,7 +83,7 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
     return moveaxis(_cross(moveaxis(x, place, -1), moveaxis(y, place, -1)), -1, place)
 
 
-def outer(x1: Array, x2: Array, /) -> Any:
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """All products of an element of one vector with one of another.
 
     >>> import numpy as np
@@ -101,7 +101,7 @@ def outer(x1: Array, x2: Array, /) -> Any:
     return flattened_outer(x, y)
 
 
-def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
     """The sum of the diagonal of the matrices in the last two axes.
 
     Parameters
@@ -121,7 +121,7 @@ def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return sum(diagonal(asarray(x), offset=offset), axis=-1, dtype=dtype)
 
 
-def kron(a: Array, b: Array, /) -> Any:
+def kron(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The Kronecker product: every element of ``a`` times all of ``b``, as blocks.
 
     The array with fewer dimensions gets new ones in front, as in `numpy.kron`.
@@ -218,7 +218,7 @@ def _product(factors: Sequence[Any], splits: dict[tuple[int, int], int], i: int,
     return matmul(_product(factors, splits, i, k), _product(factors, splits, k + 1, j))
 
 
-def multi_dot(arrays: Sequence[Any], /) -> Any:
+def multi_dot(arrays: Sequence[Any], /) -> Array:
     """The matrix product of several arrays, in the order that takes the fewest multiplications.
 
     Of more than sixteen it takes at most a quarter more, in an order that is found sooner.

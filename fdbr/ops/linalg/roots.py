@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.core.array_modules import Array, array_module, to_numpy
+from fdbr.core.array_modules import array_module, to_numpy
 from fdbr.core.devices import scipy_of
 from fdbr.core.tracer import whole
 from fdbr.ops.declare import aligned, opaque
@@ -17,6 +17,7 @@ from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.solving import inverse
 from fdbr.ops.linalg.sylvester import sylvester
 from fdbr.ops.shape.manipulation import _matrix_transpose
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["logm", "sqrtm"]
 
@@ -138,7 +139,7 @@ def _on_host(xp: Any, name: str, function: Any, x: Any) -> Any:
     ),
     batch=aligned,
 )
-def _sqrtm(xp: Any, x: Array) -> Array:
+def _sqrtm(xp: Any, x: ArrayLike) -> Array:
     return _on_host(xp, "sqrtm", _root, x)
 
 
@@ -184,7 +185,7 @@ def _steps(out: Any) -> int:
     ),
     batch=aligned,
 )
-def _logm(xp: Any, x: Array) -> Array:
+def _logm(xp: Any, x: ArrayLike) -> Array:
     return _on_host(xp, "logm", _log, x)
 
 
@@ -196,7 +197,7 @@ def _principal(function: Any, x: Any) -> Any:
         return function(astype(x, result_type(x, np.complex64)))
 
 
-def sqrtm(x: Array, /) -> Array:
+def sqrtm(x: ArrayLike, /) -> Array:
     """The principal square roots of matrices: ``y @ y = x``, with eigenvalues of real part >= 0.
 
     The derivative ``d`` along ``t`` solves Sylvester's equation ``y @ d + d @ y = t`` (Higham,
@@ -233,7 +234,7 @@ def sqrtm(x: Array, /) -> Array:
     return _principal(_sqrtm, square_matrices("sqrtm", x))
 
 
-def logm(x: Array, /) -> Array:
+def logm(x: ArrayLike, /) -> Array:
     """The principal logarithms of matrices: ``expm(y) = x``, with eigenvalues within ``±pi i``.
 
     The derivative along ``t`` is that of square roots, taken until the identity is near, and of

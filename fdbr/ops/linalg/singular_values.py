@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import astype, finfo
@@ -13,6 +12,7 @@ from fdbr.ops.linalg.products import chain
 from fdbr.ops.reductions.reduce import count_nonzero
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import _diagonal, concat
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "SVDResult",
@@ -102,11 +102,11 @@ def _completed(of_u: Any, u: Any, k: int) -> Any:
 
 
 @opaque(x=(_svd_pull, _svd_push), batch=aligned)
-def _svd(xp: Any, x: Array, *, full: bool, strict: bool) -> Array:
+def _svd(xp: Any, x: ArrayLike, *, full: bool, strict: bool) -> Array:
     return lapack(xp, "svd_full" if full else "svd", x, strict=strict)
 
 
-def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition ``U @ diag(S) @ Vh = x``.
 
     A pair of singular vectors may be multiplied by any number of size 1, those of equal
@@ -156,11 +156,11 @@ def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
     ),
     batch=aligned,
 )
-def _svdvals(xp: Any, x: Array) -> Array:
+def _svdvals(xp: Any, x: ArrayLike) -> Array:
     return lapack(xp, "svdvals", x, strict=True)
 
 
-def svdvals(x: Array, /) -> Any:
+def svdvals(x: ArrayLike, /) -> Array:
     """The singular values, descending; see `svd`.
 
     The singular vectors, which the derivative needs, are computed with the derivative.
@@ -173,7 +173,7 @@ def svdvals(x: Array, /) -> Any:
     return _svdvals(matrices("svdvals", x))
 
 
-def tolerance(x: Array, rtol: Any) -> Any:
+def tolerance(x: Any, rtol: Any) -> Any:
     """The share of the largest singular value that counts as 0, with two axes after it."""
     if rtol is None:
         return float(max(x.shape[-2:]) * finfo(x.dtype).eps)
@@ -183,7 +183,7 @@ def tolerance(x: Array, rtol: Any) -> Any:
     return astype(rtol[..., None, None], finfo(x.dtype).dtype)
 
 
-def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
+def matrix_rank(x: ArrayLike, /, *, rtol: ArrayLike | None = None) -> Array:
     """The rank: how many singular values exceed ``rtol`` times the largest.
 
     Parameters
@@ -236,7 +236,7 @@ def _pinv_push(t: Any, x: Any, out: Any) -> Any:
 
 
 @opaque(x=(_pinv_pull, _pinv_push), batch=leading(2))
-def _pinv(xp: Any, x: Array, rtol: Any) -> Array:
+def _pinv(xp: Any, x: ArrayLike, rtol: Any) -> Array:
     u, s, vh = lapack(xp, "svd", x, strict=True)
     s = s[..., None, :]
     kept = s > rtol * s[..., :1]
@@ -244,7 +244,7 @@ def _pinv(xp: Any, x: Array, rtol: Any) -> Array:
     return (vh.swapaxes(-1, -2).conj() * inverse) @ u.swapaxes(-1, -2).conj()
 
 
-def pinv(x: Array, /, *, rtol: Any = None) -> Array:
+def pinv(x: ArrayLike, /, *, rtol: ArrayLike | None = None) -> Array:
     """The Moore-Penrose pseudoinverses of matrices.
 
     Its derivative is that of Golub and Pereyra ("The differentiation of pseudo-inverses and

@@ -5,12 +5,12 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape.manipulation import _matrix_transpose
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["inv", "inverse", "solve", "solve_matrices"]
 
@@ -21,7 +21,7 @@ def _inv_pull(ct: Any, out: Any) -> Any:
 
 
 @opaque(x=(_inv_pull, lambda t, out: -(out @ t @ out)), batch=aligned)
-def _inv(xp: Any, x: Array, *, strict: bool) -> Array:
+def _inv(xp: Any, x: ArrayLike, *, strict: bool) -> Array:
     try:
         return lapack(xp, "inv", x, strict=strict)
     except LinAlgError as error:
@@ -33,7 +33,7 @@ def inverse(x: Array) -> Any:
     return _inv(x, strict=False)
 
 
-def inv(x: Array, /) -> Any:
+def inv(x: ArrayLike, /) -> Array:
     """The inverses of matrices.
 
     Its derivative is ``-y t y`` for the inverse ``y`` (Giles, 2008).  To apply an inverse,
@@ -67,7 +67,7 @@ def inv(x: Array, /) -> Any:
     b=(lambda solved, like: fit(solved, like), lambda t, a: solve_matrices(a, t)),
     batch=batch_equation,
 )
-def _solve(xp: Any, a: Array, b: Array, *, strict: bool) -> Array:
+def _solve(xp: Any, a: ArrayLike, b: ArrayLike, *, strict: bool) -> Array:
     a, b = same_leading(xp, "solve", a, b)
     try:
         return lapack(xp, "solve", a, b, strict=strict)
@@ -80,7 +80,7 @@ def solve_matrices(a: Array, b: Array) -> Any:
     return _solve(a, b, strict=False)
 
 
-def solve(x1: Array, x2: Array, /) -> Array:
+def solve(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The solution ``x`` of the linear equations ``x1 @ x = x2``.
 
     Its derivatives are ``-x1^-1 t x`` by ``x1`` and ``x1^-1 t`` by ``x2`` (Giles, 2008).

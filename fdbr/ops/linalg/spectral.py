@@ -2,13 +2,13 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
 from fdbr.ops.linalg.matrices import adjoint, folded, gaps, mirrored, square_matrices
 from fdbr.ops.linalg.solving import solve_matrices
 from fdbr.ops.shape.manipulation import _diagonal, _matrix_transpose
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["EighResult", "EigResult", "eig", "eigh", "eigh_upper", "eigvals", "eigvalsh"]
 
@@ -53,11 +53,11 @@ def _eigh_push(t: Any, out: Any, upper: bool) -> Any:
 
 
 @opaque(x=(_eigh_pull, _eigh_push), batch=aligned)
-def _eigh(xp: Any, x: Array, *, strict: bool, upper: bool = False) -> Array:
+def _eigh(xp: Any, x: ArrayLike, *, strict: bool, upper: bool = False) -> Array:
     return lapack(xp, "eigh_upper" if upper else "eigh", x, strict=strict)
 
 
-def eigh(x: Array, /) -> EighResult:
+def eigh(x: ArrayLike, /) -> EighResult:
     """The eigenvalues and eigenvectors of Hermitian matrices.
 
     The lower triangle of ``x`` is read, and of the diagonal the real part, as in NumPy.  Value and
@@ -110,11 +110,11 @@ def eigh_upper(x: Array, /) -> EighResult:
     ),
     batch=aligned,
 )
-def _eigvalsh(xp: Any, x: Array) -> Array:
+def _eigvalsh(xp: Any, x: ArrayLike) -> Array:
     return lapack(xp, "eigvalsh", x, strict=True)
 
 
-def eigvalsh(x: Array, /) -> Any:
+def eigvalsh(x: ArrayLike, /) -> Array:
     """The eigenvalues of Hermitian matrices, real and ascending; see `eigh`.
 
     The eigenvectors, which the derivative needs, are computed with the derivative.
@@ -157,12 +157,12 @@ def _complex(xp: Any, x: Any, dtype: Any) -> Any:
 
 
 @opaque(x=(_eig_pull, _eig_push), batch=aligned)
-def _eig(xp: Any, x: Array, *, strict: bool) -> Array:
+def _eig(xp: Any, x: ArrayLike, *, strict: bool) -> Any:
     out = xp.linalg.eig(x) if strict else nan_where_impossible(xp, xp.linalg.eig, x)
     return tuple(_complex(xp, part, x.dtype) for part in out)
 
 
-def eig(x: Array, /) -> EigResult:
+def eig(x: ArrayLike, /) -> EigResult:
     """The eigenvalues and eigenvectors of any square matrices, complex even where they are real.
 
     Eigenvectors have length 1, and their derivative keeps it.  They may be multiplied by any
@@ -207,11 +207,11 @@ def eig(x: Array, /) -> EigResult:
     ),
     batch=aligned,
 )
-def _eigvals(xp: Any, x: Array) -> Array:
+def _eigvals(xp: Any, x: ArrayLike) -> Array:
     return _complex(xp, xp.linalg.eigvals(x), x.dtype)
 
 
-def eigvals(x: Array, /) -> Any:
+def eigvals(x: ArrayLike, /) -> Array:
     """The eigenvalues of any square matrices, complex even where they are real; see `eig`.
 
     >>> import numpy as np

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
-from fdbr.core.array_modules import Array
 from fdbr.core.devices import scipy_of
 from fdbr.ops.declare import fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj
@@ -15,6 +14,7 @@ from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape.layout import tril, triu
 from fdbr.ops.shape.manipulation import _matrix_transpose
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["solve_triangular", "substitute"]
 
@@ -48,7 +48,9 @@ def _push_right(t: Any, a: Any, lower: bool, unit: bool) -> Any:
     b=(lambda solved, like: fit(solved, like), _push_right),
     batch=batch_equation,
 )
-def _substitute(xp: Any, a: Array, b: Array, *, lower: bool, unit: bool, strict: bool) -> Array:
+def _substitute(
+    xp: Any, a: ArrayLike, b: ArrayLike, *, lower: bool, unit: bool, strict: bool
+) -> Array:
     dtype = xp.result_type(a, b)
     a, b = same_leading(xp, "solve_triangular", a.astype(dtype, copy=False), b)
     b = b.astype(dtype, copy=False)
@@ -128,8 +130,8 @@ _TRANSPOSED = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
 
 
 def solve_triangular(
-    a: Array,
-    b: Array,
+    a: ArrayLike,
+    b: ArrayLike,
     /,
     *,
     trans: int | str = 0,

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe, integer
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.dtypes import astype
 from fdbr.ops.nn.losses.labels import checked_labels
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import expand_dims
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["one_hot"]
 
@@ -18,14 +19,14 @@ _MANY = 1 << 12  # elements from which on few of them are looked at
 
 
 def one_hot(
-    indices: Array,
+    indices: ArrayLike,
     /,
     num_classes: int,
     *,
     axis: int = -1,
-    dtype: Any = float,
+    dtype: DTypeLike = float,
     ignore_label: int | None = None,
-) -> Any:
+) -> Array:
     """1 at each index and 0 elsewhere, along a new axis.
 
     The result is a constant: integers have no derivative.

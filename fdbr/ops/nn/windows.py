@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fdbr.backends.cpu.library.conv.windows_text import Windows
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, index
 
 __all__ = [
@@ -193,7 +192,7 @@ def _made_geometry(
 _remembered_geometry = functools.lru_cache(1 << 8)(_made_geometry)
 
 
-def check_windows(function: str, x: Array, geometry: Geometry) -> None:
+def check_windows(function: str, x: Any, geometry: Geometry) -> None:
     """Refuse an array into which not one window fits."""
     size = tuple(x.shape[x.ndim - len(geometry.kernel) :])
     if any(n < e for n, e in zip(geometry.padded(size), geometry.extents(), strict=True)):
@@ -204,7 +203,7 @@ def check_windows(function: str, x: Array, geometry: Geometry) -> None:
         )
 
 
-def check_spatial(function: str, x: Array, rank: int) -> bool:
+def check_spatial(function: str, x: Any, rank: int) -> bool:
     """Whether ``x`` has a batch axis before its channels and ``rank`` spatial axes."""
     if x.ndim not in (rank + 1, rank + 2):
         raise ValueError(

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import constant, linear, opaque, shape_of, shifted
@@ -24,6 +23,7 @@ from fdbr.ops.reductions.squared_error import is_long, squares_about_mean
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import _broadcast_to, _reshape, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = [
     "all",
@@ -72,7 +72,7 @@ def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     fold="sum",
     fresh=True,
 )
-def _sum(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _sum(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     return accumulated(x, axes, keepdims)
 
 
@@ -81,12 +81,14 @@ def _batch_sum_of_rows(apply: Any, values: Any, batched: Any, size: int, params:
 
 
 @linear(x=lambda ct, shape: _spread(ct, shape, (0,)), batch=_batch_sum_of_rows, fresh=True)
-def _sum_of_rows(xp: Any, x: Array) -> Array:
+def _sum_of_rows(xp: Any, x: ArrayLike) -> Array:
     """The sum along the first axis, which brings a cotangent to an operand that was repeated."""
     return sum_of_rows(x)
 
 
-def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def sum(
+    x: ArrayLike, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Array:
     """The sum over axes, or over all elements.
 
     Integers and truth values add up in the default integer dtype, as in NumPy; floating
@@ -115,12 +117,12 @@ def _as(dtype: Any, out: Any) -> Any:
     fold="mean",
     fresh=True,
 )
-def _mean(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _mean(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     return accumulated(x, axes, keepdims) / _count(x.shape, axes)
 
 
 @in_single
-def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The arithmetic mean over axes, or over all elements.
 
     >>> import numpy as np
@@ -139,7 +141,9 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 
 
 @in_single
-def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+def var(
+    x: ArrayLike, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False
+) -> Array:
     """The variance over axes: the mean squared distance from the mean.
 
     The sum of squares is divided by ``n - correction``; where that is not positive there is no
@@ -168,7 +172,9 @@ def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool
 
 
 @in_single
-def std(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+def std(
+    x: ArrayLike, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False
+) -> Array:
     """The standard deviation over axes: the square root of the variance.
 
     Its derivative where all elements are equal, a kink as that of a norm at zero, is 0.
@@ -212,20 +218,20 @@ def _smallest(axes: tuple[int, ...], x: Any) -> Any:
 
 
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="max", fresh=True)
-def _max(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _max(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_runs(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
     return _largest_of(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
 
 
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="min", fresh=True)
-def _min(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _min(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_runs(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
     return _smallest_of(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
 
 
-def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The largest element over axes; elements that share it share the derivative equally.
 
     >>> import numpy as np
@@ -236,7 +242,7 @@ def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _extreme(_max, x, axis, keepdims, "max")
 
 
-def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The smallest element over axes; elements that share it share the derivative equally.
 
     >>> import numpy as np
@@ -271,20 +277,20 @@ def _searched(search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
 
 
 @constant(batch=_batch_arg, fresh=True, total=True)
-def _argmax(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
+def _argmax(xp: Any, x: ArrayLike, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _searched(np.ndarray.argmax, x, axis, keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
 @constant(batch=_batch_arg, fresh=True, total=True)
-def _argmin(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
+def _argmin(xp: Any, x: ArrayLike, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _searched(np.ndarray.argmin, x, axis, keepdims)
     return xp.argmin(x, axis=axis, keepdims=keepdims)
 
 
-def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmax(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
     """The index of the first largest element along an axis, or of the flattened array.
 
     >>> import numpy as np
@@ -297,7 +303,7 @@ def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
     return _argmax(x, axis=axis, keepdims=keepdims)
 
 
-def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
     """The index of the first smallest element along an axis, or of the flattened array.
 
     >>> import numpy as np
@@ -311,21 +317,21 @@ def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
 
 
 @constant(batch=shifted("axes"), total=True)
-def _all(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _all(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _and(x, axes, None, None, keepdims)
     return xp.all(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"), total=True)
-def _any(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _any(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _or(x, axes, None, None, keepdims)
     return xp.any(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"), total=True)
-def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _count_nonzero(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     if type(x) is np.ndarray and len(axes) == x.ndim and not keepdims:
         return np.intp(np.count_nonzero(x))
     hits = x != 0
@@ -334,7 +340,7 @@ def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) 
     return hits.sum(axis=axes, keepdims=keepdims)
 
 
-def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Whether every element along axes is true.
 
     >>> import numpy as np
@@ -346,7 +352,7 @@ def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _all(x, axes=normalize_axes(axis, x.ndim, "all"), keepdims=keepdims)
 
 
-def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Whether an element along axes is true.
 
     >>> import numpy as np
@@ -358,7 +364,7 @@ def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _any(x, axes=normalize_axes(axis, x.ndim, "any"), keepdims=keepdims)
 
 
-def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The number of elements along axes that are not zero.
 
     >>> import numpy as np

@@ -8,23 +8,23 @@ import math
 from typing import Any
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise, opaque, shifted
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.declare.large import by_rows
 from fdbr.ops.declare.unbroadcast import accumulated
 from fdbr.ops.elementwise.arithmetic import negative
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["is_long", "squared_distance", "squares_about_mean"]
 
 
-def is_long(x: Array) -> bool:
+def is_long(x: Any) -> bool:
     """Whether the passes over an array of real floating numbers tell."""
     return x.dtype.char in "fd" and x.nbytes >= kernels.LEAST
 
 
 @elementwise(x=lambda scale: scale, y=lambda scale: -scale, scale=lambda x, y: x - y)
-def _scaled_distance(xp: Any, x: Array, y: Array, scale: Array) -> Array:
+def _scaled_distance(xp: Any, x: ArrayLike, y: ArrayLike, scale: ArrayLike) -> Array:
     return (x - y) * scale
 
 
@@ -55,7 +55,7 @@ def _batch_pair(apply: Any, values: Any, batched: Any, size: int, params: Any) -
     y=(lambda slope: negative(slope), lambda t, x, y, axes: -_distance_push(t, x, y, axes)),
     batch=_batch_pair,
 )
-def _squared_distance(xp: Any, x: Array, y: Array, *, axes: tuple[int, ...]) -> Array:
+def _squared_distance(xp: Any, x: ArrayLike, y: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     return by_rows(_squares, axes, x, y)
 
 
@@ -84,11 +84,11 @@ def _about_mean_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> tuple[A
 
 
 @opaque(x=(_about_mean_pull, _about_mean_push), batch=shifted("axes"))
-def _about_mean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _about_mean(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Any:
     mean = accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
     return by_rows(_squares, axes, x, mean), mean
 
 
-def squares_about_mean(x: Array, axes: tuple[int, ...]) -> Any:
+def squares_about_mean(x: Any, axes: tuple[int, ...]) -> Any:
     """The sum of squared distances from the mean over axes, which stay."""
     return _about_mean(x, axes=axes)[0]

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Literal
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.core.tracer import whole
 from fdbr.errors.checks import describe
 from fdbr.ops.axes import normalize_axes
@@ -17,6 +17,7 @@ from fdbr.ops.reductions.reduce import Axis, any, kept_shape, sum
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.ops.shape.manipulation import broadcast_to, expand_dims, moveaxis, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["median", "quantile"]
 
@@ -41,7 +42,7 @@ _OF_ELEMENTS = frozenset({"lower", "higher", "nearest", "inverted_cdf", "closest
 
 
 @where_it_lies
-def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def median(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The middle one of the sorted elements over axes, or the mean of the middle two.
 
     Its derivative is that of the element, or half that of each of the two; of equal elements
@@ -76,7 +77,13 @@ def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @where_it_lies
 def quantile(
-    x: Array, q: Array, /, *, axis: Axis = None, method: Method = "linear", keepdims: bool = False
+    x: ArrayLike,
+    q: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    method: Method = "linear",
+    keepdims: bool = False,
 ) -> Array:
     """The values below which parts ``q`` of the elements over axes lie.
 
@@ -122,8 +129,8 @@ def quantile(
 
 def parted(
     name: str,
-    x: Array,
-    q: Array,
+    x: Any,
+    q: Any,
     *,
     axis: Axis = None,
     method: str = "linear",

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, index, integer
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import fit
@@ -18,11 +17,12 @@ from fdbr.ops.reductions.reduce import mean
 from fdbr.ops.reductions.reduce import sum as _sum
 from fdbr.ops.shape.creation import arrays, asarray, floating
 from fdbr.ops.shape.manipulation import permute_dims, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["as_strided", "average", "lerp", "rsqrt", "split", "sum_to"]
 
 
-def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Any]:
+def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Any]:
     """The parts of an array along an axis, as `numpy.split`.
 
     Parameters
@@ -67,13 +67,13 @@ def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) 
 
 @in_single
 def average(
-    x: Array,
+    x: ArrayLike,
     /,
     axis: int | tuple[int, ...] | None = None,
-    weights: Array = None,
+    weights: ArrayLike | None = None,
     *,
     keepdims: bool = False,
-) -> Any:
+) -> Array:
     """The mean over axes, in which elements may have weights, as `numpy.average`.
 
     ``sum(weights * x) / sum(weights)``.
@@ -118,7 +118,7 @@ def average(
     return _sum(x * weights, axis=axes, keepdims=keepdims) / total
 
 
-def lerp(start: Array, end: Array, weight: Array, /) -> Any:
+def lerp(start: ArrayLike, end: ArrayLike, weight: ArrayLike, /) -> Array:
     """Numbers between two others: ``start + weight * (end - start)``; all three broadcast.
 
     Chainer's ``linear_interpolate(p, x, y)`` is ``lerp(y, x, p)``.
@@ -134,7 +134,7 @@ def lerp(start: Array, end: Array, weight: Array, /) -> Any:
     return rounded_like(start + weight * (end - start), *given)
 
 
-def rsqrt(x: Array, /) -> Any:
+def rsqrt(x: ArrayLike, /) -> Array:
     """``1 / sqrt(x)``.
 
     >>> import numpy as np
@@ -145,7 +145,7 @@ def rsqrt(x: Array, /) -> Any:
     return 1 / sqrt(floating(x))
 
 
-def sum_to(x: Array, /, shape: int | Sequence[int]) -> Any:
+def sum_to(x: ArrayLike, /, shape: int | Sequence[int]) -> Array:
     """The sum of what broadcasting repeats: the transpose of `broadcast_to`.
 
     Parameters
@@ -179,11 +179,11 @@ def sum_to(x: Array, /, shape: int | Sequence[int]) -> Any:
 
 
 def as_strided(
-    x: Array,
+    x: ArrayLike,
     shape: Sequence[int],
     strides: Sequence[int],
     storage_offset: int = 0,
-) -> Any:
+) -> Array:
     """Elements in steps through an array, which may be taken several times.
 
     ``out[i, j, ...] = reshape(x, -1)[storage_offset + i * strides[0] + j * strides[1] + ...]``,

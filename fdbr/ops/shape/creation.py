@@ -7,7 +7,6 @@ import numpy as np
 
 from fdbr.backends.cpu.library.copy import filled
 from fdbr.core import array_modules
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, integer, number_types
 from fdbr.ops.declare import constant, dtype_of
@@ -16,6 +15,7 @@ from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.shape.iota import counted
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike, Shape
 
 __all__ = [
     "arange",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """An array of zeros; float64 unless a dtype is given.
 
     >>> from fdbr import ops
@@ -43,7 +43,7 @@ def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return array_modules.module_for(device).zeros(shape, dtype=dtype or float)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def ones(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """An array of ones; float64 unless a dtype is given.
 
     >>> from fdbr import ops
@@ -56,7 +56,7 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return xp.ones(shape, dtype=dtype or float)
 
 
-def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def empty(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """An array whose elements are not set; float64 unless a dtype is given.
 
     >>> from fdbr import ops
@@ -66,7 +66,9 @@ def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return array_modules.module_for(device).empty(shape, dtype=dtype or float)
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full(
+    shape: Shape, fill_value: ArrayLike, *, dtype: DTypeLike | None = None, device: Any = None
+) -> Array:
     """An array filled with one value, in its dtype unless another is given.
 
     >>> from fdbr import ops
@@ -91,8 +93,14 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
 
 
 def arange(
-    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
-) -> Any:
+    start: ArrayLike,
+    /,
+    stop: ArrayLike | None = None,
+    step: ArrayLike = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+) -> Array:
     """The numbers from ``start`` (or 0) up to ``stop``, which is left out, by ``step``.
 
     >>> from fdbr import ops
@@ -138,15 +146,15 @@ def _on_a_line(i: Any, step: Any, start: Any) -> Any:
 
 @array_modules.where_it_lies
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     /,
     num: int,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: Any = None,
     endpoint: bool = True,
-) -> Any:
+) -> Array:
     """``num`` numbers at equal distances from ``start`` to ``stop``.
 
     >>> from fdbr import ops
@@ -184,8 +192,14 @@ def linspace(
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
-) -> Any:
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+) -> Array:
     """A matrix with ones on its ``k``-th diagonal and zeros elsewhere.
 
     >>> from fdbr import ops
@@ -197,7 +211,7 @@ def eye(
 
 
 @constant(elementwise=True)
-def _full_like(xp: Any, x: Array, *, value: Any, dtype: Any) -> Array:
+def _full_like(xp: Any, x: ArrayLike, *, value: Any, dtype: Any) -> Array:
     if (
         xp is np
         and type(x) is np.ndarray
@@ -211,7 +225,7 @@ def _full_like(xp: Any, x: Array, *, value: Any, dtype: Any) -> Array:
     return xp.full_like(x, value, dtype=dtype)
 
 
-def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """Zeros in the shape of ``x``, and in its dtype unless another is given.
 
     >>> import numpy as np
@@ -222,7 +236,7 @@ def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
+def ones_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """Ones in the shape of ``x``, and in its dtype unless another is given.
 
     >>> import numpy as np
@@ -233,7 +247,7 @@ def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 1, dtype=dtype, device=device)
 
 
-def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
+def empty_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """An array as ``x`` whose elements are not set; those of a traced array are zeros.
 
     >>> import numpy as np
@@ -246,7 +260,9 @@ def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full_like(
+    x: ArrayLike, /, fill_value: ArrayLike, *, dtype: DTypeLike | None = None, device: Any = None
+) -> Array:
     """One value in the shape of ``x``, and in its dtype unless another is given.
 
     >>> import numpy as np
@@ -262,7 +278,14 @@ def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = 
     return out if device is None else to_device(out, device)
 
 
-def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
+def asarray(
+    obj: ArrayLike,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+) -> Any:
     """An array of a number, a nest of lists or an array; traced values among them stay traced.
 
     >>> from fdbr import ops
@@ -292,7 +315,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     return out.copy() if copy and out is obj else out
 
 
-def floating(x: Array) -> Any:
+def floating(x: Any) -> Any:
     """An array of floating numbers."""
     x = asarray(x)
     return x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))

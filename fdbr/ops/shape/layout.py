@@ -7,7 +7,7 @@ import numpy as np
 
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.triangles import triangle
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, index, integer
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import aligned, linear
@@ -20,6 +20,7 @@ from fdbr.ops.reductions.reduce import sum as _sum
 from fdbr.ops.reductions.row_iteration import where_they_lie
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.ops.shape.manipulation import broadcast_to, concat, expand_dims, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["diff", "meshgrid", "repeat", "tril", "triu"]
 
@@ -31,7 +32,7 @@ _STRIP = 64  # rows of a strip
 
 
 @linear(x=lambda ct, k, upper: _triangle(ct, k=k, upper=upper), batch=aligned)
-def _triangle(xp: Any, x: Array, *, k: int, upper: bool) -> Array:
+def _triangle(xp: Any, x: ArrayLike, *, k: int, upper: bool) -> Array:
     return triangles(xp, x, k, upper)
 
 
@@ -60,7 +61,7 @@ def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
     return out
 
 
-def tril(x: Array, /, *, k: int = 0) -> Any:
+def tril(x: ArrayLike, /, *, k: int = 0) -> Array:
     """The matrices in the last two axes with zeros above their ``k``-th diagonal.
 
     Raises
@@ -77,7 +78,7 @@ def tril(x: Array, /, *, k: int = 0) -> Any:
     return _triangle(_matrices(x, "tril"), k=integer("fdbr.ops.tril", "k", k), upper=False)
 
 
-def triu(x: Array, /, *, k: int = 0) -> Any:
+def triu(x: ArrayLike, /, *, k: int = 0) -> Array:
     """The matrices in the last two axes with zeros below their ``k``-th diagonal; see `tril`.
 
     >>> import numpy as np
@@ -100,7 +101,7 @@ def _matrices(x: Any, name: str) -> Any:
 
 
 @where_it_lies
-def repeat(x: Array, repeats: Array, /, *, axis: int | None = None) -> Any:
+def repeat(x: ArrayLike, repeats: ArrayLike, /, *, axis: int | None = None) -> Array:
     """The array with each element repeated along an axis, or along the flattened array.
 
     Parameters
@@ -153,7 +154,7 @@ def _repeat_each(x: Any, repeats: Any, axis: int) -> Any:
     return pick(x, (slice(None),) * axis + (source,))
 
 
-def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
+def meshgrid(*arrays: ArrayLike, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     """The coordinates of a grid: each array repeated along the axes of the others.
 
     Parameters
@@ -201,8 +202,14 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
 
 @where_it_lies
 def diff(
-    x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
-) -> Any:
+    x: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+) -> Array:
     """The differences of neighbours along an axis, taken ``n`` times.
 
     Of truth values it is whether they differ.

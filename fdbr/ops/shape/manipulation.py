@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.library.copy import joined
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import index, integer
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import aligned, fit, joining, linear, prefixed, shape_of, shifted
 from fdbr.ops.declare.batches import align, spread
 from fdbr.ops.dtypes import astype, is_number, result_type
 from fdbr.ops.shape.creation import asarray
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "broadcast_arrays",
@@ -50,11 +51,11 @@ def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: An
 
 
 @linear(x=lambda ct, shape: reshape(ct, shape), batch=_batch_reshaped, view="contiguous")
-def _reshape(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
+def _reshape(xp: Any, x: ArrayLike, *, to: tuple[int, ...]) -> Array:
     return x.reshape(to) if type(x) is np.ndarray else xp.reshape(x, to)
 
 
-def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
+def reshape(x: ArrayLike, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Array:
     """The elements, in row-major order, in another shape; one length may be -1.
 
     >>> import numpy as np
@@ -77,11 +78,11 @@ def _batch_permuted(apply: Any, values: Any, batched: Any, size: int, params: An
 
 
 @linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted, view="always")
-def _permute(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _permute(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
 
 
-def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
+def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Array:
     """The array with its axes in another order.
 
     >>> import numpy as np
@@ -98,11 +99,11 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
 
 
 @linear(x=lambda ct: _matrix_transpose(ct), batch=aligned, view="always")
-def _matrix_transpose(xp: Any, x: Array) -> Array:
+def _matrix_transpose(xp: Any, x: ArrayLike) -> Array:
     return x.swapaxes(-1, -2)
 
 
-def matrix_transpose(x: Array, /) -> Any:
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """The array with its last two axes exchanged.
 
     >>> import numpy as np
@@ -115,7 +116,7 @@ def matrix_transpose(x: Array, /) -> Any:
     return _matrix_transpose(x)
 
 
-def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
+def swapaxes(x: ArrayLike, axis1: int, axis2: int, /) -> Array:
     """The array with two axes exchanged.
 
     >>> import numpy as np
@@ -130,7 +131,7 @@ def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
     return _permute(x, axes=tuple(axes))
 
 
-def moveaxis(x: Array, source: Array, destination: Any, /) -> Any:
+def moveaxis(x: ArrayLike, source: ArrayLike, destination: ArrayLike, /) -> Array:
     """The array with some axes at other places, the others in their order.
 
     >>> import numpy as np
@@ -162,7 +163,7 @@ def _batch_broadcast(apply: Any, values: Any, batched: Any, size: int, params: A
 @linear(
     x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=_batch_broadcast, view="read-only"
 )
-def _broadcast_to(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
+def _broadcast_to(xp: Any, x: ArrayLike, *, to: tuple[int, ...]) -> Array:
     if math.prod(to) > _SMALL:
         if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.char in _PLAIN:
             return _repeated(x, to)
@@ -182,7 +183,7 @@ def _repeated(x: Any, to: tuple[int, ...]) -> Any:
     return out
 
 
-def broadcast_to(x: Array, /, shape: Sequence[int]) -> Any:
+def broadcast_to(x: ArrayLike, /, shape: Sequence[int]) -> Array:
     """The array repeated to a shape by NumPy's broadcasting.
 
     >>> import numpy as np
@@ -217,7 +218,7 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(out))
 
 
-def broadcast_arrays(*arrays: Any) -> list[Any]:
+def broadcast_arrays(*arrays: ArrayLike) -> list[Any]:
     """The arrays, each broadcast to the shape they have together.
 
     >>> import numpy as np
@@ -229,7 +230,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return [broadcast_to(array, shape) for array in arrays]
 
 
-def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
+def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...] = 0) -> Array:
     """The array with new axes of length 1 at the given places of the result.
 
     >>> import numpy as np
@@ -246,7 +247,7 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
     return reshape(x, tuple(1 if i in new else next(lengths) for i in range(x.ndim + count)))
 
 
-def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
+def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None) -> Array:
     """The array without the given axes, or without all axes, of length 1.
 
     >>> import numpy as np
@@ -264,12 +265,12 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
 
 
 @linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"), view="always")
-def _flip(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _flip(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     turned = slice(None, None, -1)
     return x[tuple([turned if axis in axes else slice(None) for axis in range(x.ndim)])]
 
 
-def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
+def flip(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """The array with the order of its elements reversed along axes, or along all.
 
     >>> import numpy as np
@@ -284,7 +285,7 @@ def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     x=lambda ct, shift, axis: _roll(ct, shift=tuple(-s for s in shift), axis=axis),
     batch=shifted("axis"),
 )
-def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
+def _roll(xp: Any, x: ArrayLike, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
     if type(x) is not np.ndarray or not x.size or (len(axis) > 1 and x.size > _SMALL):
         return xp.roll(x, shift, axis)
     for n, along in zip(shift, axis, strict=True):
@@ -297,8 +298,8 @@ def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -
 
 
 def roll(
-    x: Array, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
-) -> Any:
+    x: ArrayLike, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
+) -> Array:
     """The array with elements moved along axes; those that leave return at the other end.
 
     >>> import numpy as np
@@ -361,7 +362,7 @@ def _concat(xp: Any, *arrays: Any, axis: int) -> Array:
     return xp.concatenate(arrays, axis=axis) if found is None else found
 
 
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
     """Arrays joined along an axis; flattened and joined if it is `None`.
 
     Raises
@@ -403,7 +404,7 @@ def _stack(xp: Any, *arrays: Any, axis: int) -> Array:
     return out
 
 
-def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
+def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Array:
     """Arrays of one shape joined along a new axis.
 
     Raises
@@ -422,7 +423,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     return _stack(*parts, axis=normalize_axis(axis, parts[0].ndim + 1, "stack"))
 
 
-def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The parts of an array along an axis, each without it.
 
     >>> import numpy as np
@@ -434,7 +435,7 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis]))
 
 
-def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
+def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Array:
     """Repeat an array as a whole along its axes, new ones first if there are more.
 
     A single number repeats it along the last axis.
@@ -460,12 +461,12 @@ def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
     batch=aligned,
     view="read-only",
 )
-def _diagonal(xp: Any, x: Array, *, offset: int) -> Array:
+def _diagonal(xp: Any, x: ArrayLike, *, offset: int) -> Array:
     return x.diagonal(offset, -2, -1) if type(x) is np.ndarray else xp.diagonal(x, offset, -2, -1)
 
 
 @linear(x=lambda ct, offset: _diagonal(ct, offset=offset), batch=prefixed("shape"))
-def _embed_diagonal(xp: Any, x: Array, *, shape: tuple[int, ...], offset: int) -> Array:
+def _embed_diagonal(xp: Any, x: ArrayLike, *, shape: tuple[int, ...], offset: int) -> Array:
     out = xp.zeros(shape, dtype=x.dtype)
     columns, count = shape[-1], x.shape[-1]
     if count:
@@ -475,7 +476,7 @@ def _embed_diagonal(xp: Any, x: Array, *, shape: tuple[int, ...], offset: int) -
     return out
 
 
-def diagonal(x: Array, /, *, offset: int = 0) -> Any:
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonal of the matrices in the last two axes.
 
     >>> import numpy as np

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.declare import elementwise, opaque, shifted
 from fdbr.ops.declare.large import along_rows, by_rows
@@ -20,6 +20,7 @@ from fdbr.ops.reductions.reduce import kept_shape
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["log_softmax", "logsumexp", "relu", "softmax"]
 
@@ -29,7 +30,7 @@ _max: Any = np.maximum.reduce
 
 
 @elementwise(x=lambda out: out > 0, heavy="backward")
-def relu(xp: Any, x: Array) -> Array:
+def relu(xp: Any, x: ArrayLike) -> Array:
     """The rectified linear unit ``max(x, 0)``; its derivative at 0 is taken as 0.
 
     >>> from fdbr import ops
@@ -86,7 +87,7 @@ def _weighted(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
     total=True,
 )
 @along_rows
-def _softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _softmax(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     if not x.size:
         return x.copy()
     away, _ = _shifted(xp, x, axes, nan)
@@ -97,8 +98,8 @@ def _softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 
 @in_single
 def softmax(
-    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
-) -> Any:
+    x: ArrayLike, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Array:
     """The normalised exponentials ``exp(x) / sum(exp(x))`` along an axis.
 
     Where ``x`` has NaN or +inf, or nothing but -inf, all elements along the axis are
@@ -134,7 +135,7 @@ def _log_pulled(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
 
 @opaque(x=(_log_pull, _log_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
 @along_rows
-def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _log_softmax(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     if not x.size:
         return x.copy()
     away, _ = _shifted(xp, x, axes, nan)
@@ -144,8 +145,8 @@ def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 
 @in_single
 def log_softmax(
-    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
-) -> Any:
+    x: ArrayLike, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Array:
     """The logarithm of `softmax`, without overflow or loss of small values.
 
     Parameters
@@ -193,7 +194,7 @@ def _sum_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 
 @opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
-def _logsumexp(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _logsumexp(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     out = by_rows(_log_of_sums, axes, x)
     return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
@@ -209,8 +210,8 @@ def _log_of_sums(axes: tuple[int, ...], x: Any) -> Any:
 
 @in_single
 def logsumexp(
-    x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-) -> Any:
+    x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+) -> Array:
     """The logarithm of a sum of exponentials over axes, without overflow.
 
     Of no elements it is -inf.  Of complex numbers it is the principal value, whose imaginary part

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.declare import constant, elementwise, shifted
@@ -16,6 +15,7 @@ from fdbr.ops.reductions.reduce import max, sum
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import concat, reshape
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "crelu",
@@ -37,11 +37,11 @@ __all__ = [
     heavy=True,
     compound=True,
 )
-def _gated(xp: Any, x: Array, gate: Array) -> Array:
+def _gated(xp: Any, x: ArrayLike, gate: ArrayLike) -> Array:
     return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
 
 
-def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
+def glu(x: ArrayLike, /, *, axis: int = -1, dim: int | None = None) -> Array:
     """One half of an axis times the `sigmoid` of the other.
 
     Dauphin, Fan, Auli & Grangier, *Language modeling with gated convolutional networks*, ICML
@@ -74,7 +74,7 @@ def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
     return _gated(x[(*before, slice(None, half))], x[(*before, slice(half, None))])
 
 
-def crelu(x: Array, /, *, axis: int = 1) -> Any:
+def crelu(x: ArrayLike, /, *, axis: int = 1) -> Array:
     """The positive and the negative parts, one after the other: ``concat([relu(x), relu(-x)])``.
 
     Shang, Sohn, Almeida & Lee, *Understanding and improving convolutional neural networks via
@@ -98,7 +98,7 @@ def crelu(x: Array, /, *, axis: int = 1) -> Any:
     return concat([relu(x), relu(-x)], axis=place)
 
 
-def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
+def maxout(x: ArrayLike, /, pool_size: int, *, axis: int = 1) -> Array:
     """The largest of each ``pool_size`` neighbours along an axis.
 
     Goodfellow, Warde-Farley, Mirza, Courville & Bengio, *Maxout networks*, ICML 2013.
@@ -136,8 +136,8 @@ def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
 
 
 def softmin(
-    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
-) -> Any:
+    x: ArrayLike, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Array:
     """The `softmax` of ``-x``.
 
     Parameters
@@ -156,7 +156,7 @@ def softmin(
 
 
 @in_single
-def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
+def sparsemax(x: ArrayLike, /, *, axis: int = -1) -> Array:
     """The probabilities that are nearest to ``x``; of small elements they are 0.
 
     ``max(x - t, 0)``, with the ``t`` for which they add up to 1: Martins & Astudillo, *From
@@ -192,7 +192,7 @@ def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
 
 
 @constant(batch=shifted("axis"), total=True)
-def _support(xp: Any, x: Array, *, axis: int) -> Array:
+def _support(xp: Any, x: ArrayLike, *, axis: int) -> Array:
     """The places where the nearest probabilities are not 0, those of the largest elements."""
     ordered = xp.flip(xp.sort(x, axis=axis), axis=axis)
     numbers = xp.cumsum(xp.ones_like(x), axis=axis)
@@ -225,12 +225,12 @@ def from_second_axis(function: str, name: str, value: Any, x: Any) -> Any:
     heavy="backward",
     compound=True,
 )
-def sloped(xp: Any, x: Array, weight: Array) -> Array:
+def sloped(xp: Any, x: ArrayLike, weight: ArrayLike) -> Array:
     """``x`` where it is positive, and elsewhere times a weight that broadcasts."""
     return clipped(xp, x, 0, math.inf) + weight * clipped(xp, x, -math.inf, 0)
 
 
-def prelu(x: Array, weight: Array, /) -> Any:
+def prelu(x: ArrayLike, weight: ArrayLike, /) -> Array:
     """``x`` where it is positive and ``weight * x`` elsewhere; its derivative at 0 is ``weight``.
 
     He, Zhang, Ren & Sun, *Delving deep into rectifiers*, ICCV 2015.
@@ -270,13 +270,13 @@ def _swish_slope(x: Any, beta: Any) -> Any:
     heavy=True,
     compound=True,
 )
-def _swish(xp: Any, x: Array, beta: Array) -> Array:
+def _swish(xp: Any, x: ArrayLike, beta: ArrayLike) -> Array:
     share = beta * x
     return x * (sigmoid(share) if is_traced(share) else sigmoid.primitive.value(xp, share))
 
 
 @in_single
-def swish(x: Array, beta: Array = 1.0, /) -> Any:
+def swish(x: ArrayLike, beta: ArrayLike = 1.0, /) -> Array:
     """``x * sigmoid(beta * x)``; with ``beta = 1`` it is `silu`.
 
     Ramachandran, Zoph & Le, *Searching for activation functions*, arXiv:1710.05941.
@@ -310,13 +310,13 @@ def swish(x: Array, beta: Array = 1.0, /) -> Any:
     heavy=True,
     compound=True,
 )
-def _squareplus(xp: Any, x: Array, root: Array) -> Array:
+def _squareplus(xp: Any, x: ArrayLike, root: ArrayLike) -> Array:
     half = 0.5 * xp.hypot(x, root) + 0.5 * xp.abs(x)  # the whole would overflow before the result
     return xp.where(x > 0, half, 0.25 * root * root / half)
 
 
 @in_single
-def squareplus(x: Array, b: Array = 4.0, /) -> Any:
+def squareplus(x: ArrayLike, b: ArrayLike = 4.0, /) -> Array:
     """``(x + sqrt(x**2 + b)) / 2``, like `softplus` without exponentials.
 
     Barron, *Squareplus*, arXiv:2112.11687.

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.math.normal import TAIL, TAIL_RATE
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum
@@ -15,6 +14,7 @@ from fdbr.ops.elementwise.exponential import exp, expm1, gaussian
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
 from fdbr.ops.special.errors import ndtr
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "celu",
@@ -51,11 +51,11 @@ def _positive(x: Any) -> Any:
 
 
 @elementwise(x=lambda out, low, high: (out > low) & (out < high), heavy="backward")
-def _hard_limits(xp: Any, x: Array, *, low: float, high: float) -> Array:
+def _hard_limits(xp: Any, x: ArrayLike, *, low: float, high: float) -> Array:
     return clipped(xp, x, low, high)
 
 
-def relu6(x: Array, /) -> Any:
+def relu6(x: ArrayLike, /) -> Array:
     """``min(max(x, 0), 6)``; its derivative at both bounds is taken as 0.
 
     >>> from fdbr import ops
@@ -65,7 +65,7 @@ def relu6(x: Array, /) -> Any:
     return _hard_limits(x, low=0, high=6)
 
 
-def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+def hard_tanh(x: ArrayLike, /, min_val: float = -1.0, max_val: float = 1.0) -> Array:
     """``min(max(x, min_val), max_val)``; its derivative at both bounds is taken as 0.
 
     Raises
@@ -85,7 +85,7 @@ def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     return _hard_limits(x, low=low, high=high)
 
 
-def clipped_relu(x: Array, /, z: float = 20.0) -> Any:
+def clipped_relu(x: ArrayLike, /, z: float = 20.0) -> Array:
     """``min(max(x, 0), z)``; its derivative at both bounds is taken as 0.
 
     Raises
@@ -103,7 +103,7 @@ def clipped_relu(x: Array, /, z: float = 20.0) -> Any:
 
 
 @elementwise(x=lambda x, slope: slope + (1 - slope) * _positive(x), heavy=True, compound=True)
-def _leaky_relu(xp: Any, x: Array, *, slope: float) -> Array:
+def _leaky_relu(xp: Any, x: ArrayLike, *, slope: float) -> Array:
     if getattr(x, "itemsize", 8) <= 2:
         slope = as_weak(slope, x)
     if 0 < slope <= 1:
@@ -111,7 +111,9 @@ def _leaky_relu(xp: Any, x: Array, *, slope: float) -> Array:
     return xp.maximum(x, 0) + slope * xp.minimum(x, 0)
 
 
-def leaky_relu(x: Array, /, negative_slope: float = 0.01, *, slope: float | None = None) -> Any:
+def leaky_relu(
+    x: ArrayLike, /, negative_slope: float = 0.01, *, slope: float | None = None
+) -> Array:
     """``x`` where it is positive and ``negative_slope * x`` elsewhere.
 
     The slope is PyTorch's and JAX's by default; Chainer's is 0.2.  It is the derivative at 0.
@@ -138,7 +140,7 @@ def _elu_slope(x: Any, above: float, scale: float, alpha: float) -> Any:
 
 
 @elementwise(x=_elu_slope, heavy=True, compound=True)
-def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Array:
+def _elu(xp: Any, x: ArrayLike, *, above: float, scale: float, alpha: float) -> Array:
     below = clipped(xp, x, -math.inf, 0)
     if alpha != 1:
         below = below / alpha
@@ -150,7 +152,7 @@ def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Arra
 
 
 @in_single
-def elu(x: Array, /, alpha: float = 1.0) -> Any:
+def elu(x: ArrayLike, /, alpha: float = 1.0) -> Array:
     """``x`` where it is positive and ``alpha * (exp(x) - 1)`` elsewhere.
 
     Clevert, Unterthiner & Hochreiter, *Fast and accurate deep network learning by exponential
@@ -164,7 +166,7 @@ def elu(x: Array, /, alpha: float = 1.0) -> Any:
 
 
 @in_single
-def celu(x: Array, /, alpha: float = 1.0) -> Any:
+def celu(x: ArrayLike, /, alpha: float = 1.0) -> Array:
     """``x`` where it is positive and ``alpha * (exp(x / alpha) - 1)`` elsewhere.
 
     Its derivative is continuous for every ``alpha``: Barron, arXiv:1704.07483.
@@ -177,7 +179,7 @@ def celu(x: Array, /, alpha: float = 1.0) -> Any:
 
 
 @in_single
-def selu(x: Array, /) -> Any:
+def selu(x: ArrayLike, /) -> Array:
     """A multiple of `elu` that keeps mean 0 and variance 1.
 
     ``1.0507 * elu(x, alpha=1.6733)``: Klambauer, Unterthiner, Mayr & Hochreiter,
@@ -194,7 +196,7 @@ def selu(x: Array, /) -> Any:
 
 
 @in_single
-def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> Any:
+def softplus(x: ArrayLike, /, beta: float = 1.0, threshold: float | None = None) -> Array:
     """``log(1 + exp(beta * x)) / beta``, without overflow.
 
     Parameters
@@ -225,7 +227,7 @@ def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> 
 
 
 @elementwise(x=lambda x, beta: sigmoid(x if beta == 1 else beta * x), heavy=True, compound=True)
-def _softplus(xp: Any, x: Array, *, beta: float) -> Array:
+def _softplus(xp: Any, x: ArrayLike, *, beta: float) -> Array:
     """``log(1 + exp(beta * x)) / beta``."""
     refuse_complex("softplus", x)
     if type(x) is np.ndarray and x.size < _LITTLE and beta == 1:
@@ -238,7 +240,7 @@ def _softplus(xp: Any, x: Array, *, beta: float) -> Array:
 
 
 @elementwise(x=lambda x: sigmoid(-x), heavy=True, compound=True)
-def log_sigmoid(xp: Any, x: Array) -> Array:
+def log_sigmoid(xp: Any, x: ArrayLike) -> Array:
     """The logarithm of `sigmoid`, without underflow.
 
     >>> from fdbr import ops
@@ -252,7 +254,7 @@ def log_sigmoid(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / expm1(x), heavy=True, compound=True)
-def log1mexp(xp: Any, x: Array) -> Array:
+def log1mexp(xp: Any, x: ArrayLike) -> Array:
     """``log(1 - exp(-x))`` of positive numbers, without loss of digits, as in JAX.
 
     >>> from fdbr import ops
@@ -267,7 +269,7 @@ def log1mexp(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / (1 + abs(x)) ** 2, heavy="backward", compound=True)
-def softsign(xp: Any, x: Array) -> Array:
+def softsign(xp: Any, x: ArrayLike) -> Array:
     """``x / (1 + abs(x))``.
 
     >>> from fdbr import ops
@@ -283,7 +285,7 @@ def _silu_slope(x: Any) -> Any:
 
 
 @elementwise(x=_silu_slope, heavy=True, compound=True)
-def silu(xp: Any, x: Array) -> Array:
+def silu(xp: Any, x: ArrayLike) -> Array:
     """``x * sigmoid(x)``, also called swish.
 
     >>> from fdbr import ops
@@ -326,7 +328,7 @@ def _is_fast(x: Any) -> bool:
 
 
 @elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True)
-def _gelu_share(xp: Any, x: Array) -> Array:
+def _gelu_share(xp: Any, x: ArrayLike) -> Array:
     if not _is_fast(x):
         return ndtr.primitive.value(xp, x)
     return xp.abs((x > 0) - _upper_tail(_magnitude(x)))
@@ -335,7 +337,7 @@ def _gelu_share(xp: Any, x: Array) -> Array:
 @elementwise(
     x=lambda x: _gelu_share(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True
 )
-def _gelu(xp: Any, x: Array) -> Array:
+def _gelu(xp: Any, x: ArrayLike) -> Array:
     if not _is_fast(x):
         return x * ndtr.primitive.value(xp, x)
     return x * _gelu_share.primitive.value(xp, x)
@@ -349,14 +351,14 @@ def _gelu_tanh_slope(x: Any) -> Any:
 
 
 @elementwise(x=_gelu_tanh_slope, heavy=True, compound=True)
-def _gelu_tanh(xp: Any, x: Array) -> Array:
+def _gelu_tanh(xp: Any, x: ArrayLike) -> Array:
     # 1 + tanh(u) is 2 sigmoid(2 u), which keeps its digits where the tangent is next to -1.
     share = x * (2 * _GELU_SCALE + 2 * _GELU_SCALE * _GELU_CUBE * (x * x))
     return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
 
 
 @in_single
-def gelu(x: Array, /, *, approximate: bool | str = False) -> Any:
+def gelu(x: ArrayLike, /, *, approximate: bool | str = False) -> Array:
     """``x * ndtr(x)``, with the distribution function of the normal distribution.
 
     With ``approximate`` it is ``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``,
@@ -403,14 +405,14 @@ def _mish_slope(x: Any) -> Any:
 
 
 @elementwise(x=_mish_slope, heavy=True, compound=True)
-def _mish(xp: Any, x: Array) -> Array:
+def _mish(xp: Any, x: ArrayLike) -> Array:
     e = xp.exp(clipped(xp, x, -math.inf, _MISH_END))
     part = e * (2 + e)
     return x * (part / (2 + part))
 
 
 @in_single
-def mish(x: Array, /) -> Any:
+def mish(x: ArrayLike, /) -> Array:
     """``x * tanh(softplus(x))``: Misra, arXiv:1908.08681.
 
     >>> from fdbr import ops

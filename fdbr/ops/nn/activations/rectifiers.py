@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import astype, in_single, is_complex, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, square
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "hard_shrink",
@@ -33,12 +33,12 @@ def _within(x: Any, low: float, high: float) -> Any:
 
 
 @elementwise(x=lambda out, slope: slope * _within(out, 0, 1), heavy="backward", compound=True)
-def _hard_sigmoid(xp: Any, x: Array, *, slope: float) -> Array:
+def _hard_sigmoid(xp: Any, x: ArrayLike, *, slope: float) -> Array:
     return clipped(xp, x * slope + 0.5, 0, 1)
 
 
 @in_single
-def hard_sigmoid(x: Array, /, *, slope: float = 1 / 6) -> Any:
+def hard_sigmoid(x: ArrayLike, /, *, slope: float = 1 / 6) -> Array:
     """The `sigmoid` as pieces of lines, ``min(max(slope * x + 1/2, 0), 1)``.
 
     The derivative where the pieces meet is taken as 0.
@@ -64,12 +64,12 @@ def _hard_swish_slope(x: Any) -> Any:
 
 
 @elementwise(x=_hard_swish_slope, heavy="backward", compound=True)
-def _hard_swish(xp: Any, x: Array) -> Array:
+def _hard_swish(xp: Any, x: ArrayLike) -> Array:
     return x * clipped(xp, x * (1 / 6) + 0.5, 0, 1)
 
 
 @in_single
-def hard_swish(x: Array, /) -> Any:
+def hard_swish(x: ArrayLike, /) -> Array:
     """``x * hard_sigmoid(x)``.
 
     Howard et al., *Searching for MobileNetV3*, ICCV 2019.
@@ -82,7 +82,7 @@ def hard_swish(x: Array, /) -> Any:
     return _hard_swish(x)
 
 
-def hard_silu(x: Array, /) -> Any:
+def hard_silu(x: ArrayLike, /) -> Array:
     """Another name of `hard_swish`, as in JAX.
 
     >>> from fdbr import ops
@@ -96,12 +96,12 @@ def hard_silu(x: Array, /) -> Any:
 
 
 @elementwise(x=lambda x, lambd: astype(abs(x) > lambd, result_type(x)), compound=True)
-def _hard_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
+def _hard_shrink(xp: Any, x: ArrayLike, *, lambd: float) -> Array:
     return xp.where(xp.abs(x) <= lambd, xp.zeros_like(x), x)  # NaN stays
 
 
 @in_single
-def hard_shrink(x: Array, /, lambd: float = 0.5) -> Any:
+def hard_shrink(x: ArrayLike, /, lambd: float = 0.5) -> Array:
     """``x`` where its magnitude is larger than ``lambd``, and 0 elsewhere.
 
     Raises
@@ -118,12 +118,12 @@ def hard_shrink(x: Array, /, lambd: float = 0.5) -> Any:
 
 
 @elementwise(x=lambda x, lambd: astype(abs(x) > lambd, result_type(x)), compound=True)
-def _soft_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
+def _soft_shrink(xp: Any, x: ArrayLike, *, lambd: float) -> Array:
     return x - clipped(xp, x, -lambd, lambd)
 
 
 @in_single
-def soft_shrink(x: Array, /, lambd: float = 0.5) -> Any:
+def soft_shrink(x: ArrayLike, /, lambd: float = 0.5) -> Array:
     """``x`` brought nearer to 0 by ``lambd``, and 0 where it is nearer.
 
     It is the proximal operator of ``lambd * abs(x)``.
@@ -147,7 +147,7 @@ _SHRUNK_END = 2.0  # from where on the difference itself has all its digits
 
 
 @elementwise(x=lambda x: square(tanh(x)), heavy=True, compound=True)
-def _tanh_shrink(xp: Any, x: Array) -> Array:
+def _tanh_shrink(xp: Any, x: ArrayLike) -> Array:
     near = clipped(xp, x, -_SHRUNK_END, _SHRUNK_END)
     square = near * near
     series = 0.0 * square
@@ -158,7 +158,7 @@ def _tanh_shrink(xp: Any, x: Array) -> Array:
 
 
 @in_single
-def tanh_shrink(x: Array, /) -> Any:
+def tanh_shrink(x: ArrayLike, /) -> Array:
     """``x - tanh(x)``, without loss of digits near 0.
 
     >>> from fdbr import ops
@@ -169,7 +169,7 @@ def tanh_shrink(x: Array, /) -> Any:
 
 
 @in_single
-def threshold(x: Array, /, threshold: float, value: float) -> Any:
+def threshold(x: ArrayLike, /, threshold: float, value: float) -> Array:
     """``x`` where it is larger than ``threshold``, and ``value`` elsewhere; NaN stays.
 
     >>> from fdbr import ops
@@ -183,13 +183,13 @@ def threshold(x: Array, /, threshold: float, value: float) -> Any:
 
 
 @elementwise(x=lambda x: _hard_sigmoid(x, slope=0.5), heavy=True, compound=True)
-def _sparse_plus(xp: Any, x: Array) -> Array:
+def _sparse_plus(xp: Any, x: ArrayLike) -> Array:
     bent = clipped(xp, x, -1, 1)
     return (bent + 1) * (bent + 1) * 0.25 + (clipped(xp, x, 1, math.inf) - 1)
 
 
 @in_single
-def sparse_plus(x: Array, /) -> Any:
+def sparse_plus(x: ArrayLike, /) -> Array:
     """0 up to -1, ``x`` from 1 on, and ``(x + 1)**2 / 4`` between.
 
     The function of which `sparse_sigmoid` is the derivative, as in JAX.
@@ -202,7 +202,7 @@ def sparse_plus(x: Array, /) -> Any:
     return _sparse_plus(x)
 
 
-def sparse_sigmoid(x: Array, /) -> Any:
+def sparse_sigmoid(x: ArrayLike, /) -> Array:
     """``min(max((x + 1) / 2, 0), 1)``, as in JAX: `sparsemax` of ``(x, 0)``.
 
     Martins & Astudillo, *From softmax to sparsemax*, ICML 2016.

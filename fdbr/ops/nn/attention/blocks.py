@@ -9,7 +9,6 @@ order, and forward ones, are those of the whole product.
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import constant, fit, opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.elementwise.comparison import where
@@ -18,6 +17,7 @@ from fdbr.ops.nn.attention.pieces import Blocks, How
 from fdbr.ops.nn.attention.weights import attention_weights
 from fdbr.ops.products import matmul
 from fdbr.ops.shape.manipulation import matrix_transpose, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["block_attention"]
 
@@ -68,8 +68,15 @@ def _slope(place: int) -> Callable[..., Any]:
     total=True,
 )
 def block_attention(
-    xp: Any, query: Array, key: Array, value: Array, mask: Array, seed: Array, *, how: How
-) -> Array:
+    xp: Any,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    mask: ArrayLike,
+    seed: ArrayLike,
+    *,
+    how: How,
+) -> Any:
     """The means of the values, and the logarithms of the sums of their weights.
 
     Operands have two axes of their own, before which the others broadcast: ``(queries, width)``,
@@ -132,17 +139,17 @@ def _slopes_push(name: str) -> Callable[..., Any]:
 )
 def _block_slopes(
     xp: Any,
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array,
-    seed: Array,
-    slope: Array,
-    out: Array,
-    logs: Array,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    mask: ArrayLike,
+    seed: ArrayLike,
+    slope: ArrayLike,
+    out: ArrayLike,
+    logs: ArrayLike,
     *,
     how: How,
-) -> Array:
+) -> Any:
     """The gradients by query, key, value and mask, where ``slope`` is that by the result."""
     blocks = Blocks(xp, query, key, value, mask, seed, how)
     operands = (query, key, value, *((mask,) if how.sloped else ()))
@@ -193,7 +200,7 @@ def _add(into: Any, term: Any) -> None:
 
 
 @constant(batch=_batch)
-def _kept_weights(xp: Any, seed: Array, like: Array, *, how: How) -> Array:
+def _kept_weights(xp: Any, seed: ArrayLike, like: ArrayLike, *, how: How) -> Array:
     """The factors by which dropout multiplies all weights, which are like ``like``."""
     blocks = Blocks(xp, like, like.mT, like, like, seed, how)
     out = xp.empty((*blocks.lead, *like.shape[-2:]), dtype=like.dtype)

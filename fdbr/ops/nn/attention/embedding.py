@@ -1,8 +1,10 @@
 """Rows of a table by their numbers."""
 
+from typing import Any
+
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe, integer
 from fdbr.ops.devices import beside
@@ -11,14 +13,15 @@ from fdbr.ops.indexing.positions import within
 from fdbr.ops.indexing.table_rows import rows_at
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["embed"]
 
 
 @where_it_lies
 def embed(
-    weight: Array,
-    indices: Array,
+    weight: ArrayLike,
+    indices: ArrayLike,
     /,
     *,
     padding_idx: int | None = None,
@@ -82,5 +85,5 @@ def embed(
     return where(padding, stop_gradient(weight[row]), rows_at(weight, indices))
 
 
-def _beside_rows(marks: Array, weight: Array) -> Array:
+def _beside_rows(marks: Any, weight: Any) -> Array:
     return reshape(marks, (*marks.shape, *(1,) * (weight.ndim - 1)))

@@ -3,13 +3,14 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.trigonometric import cos, sin
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import concat, expand_dims, reshape, stack
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["alibi_bias", "rotary_embedding", "sinusoidal_embedding"]
 
@@ -18,8 +19,8 @@ _MOST_HEADS = 1 << 16  # of scores by distance, of which each has a slope
 
 @where_it_lies
 def sinusoidal_embedding(
-    positions: Array, width: int, *, base: float = 10_000.0, interleaved: bool = True
-) -> Any:
+    positions: ArrayLike, width: int, *, base: float = 10_000.0, interleaved: bool = True
+) -> Array:
     """Sines and cosines of positions, of wavelengths from ``2 pi`` to ``2 pi * base``.
 
     Vaswani et al., *Attention is all you need*, NIPS 2017: element ``2 i`` is
@@ -62,15 +63,15 @@ def sinusoidal_embedding(
 
 @where_it_lies
 def rotary_embedding(
-    x: Array,
-    positions: Array = None,
+    x: ArrayLike,
+    positions: ArrayLike | None = None,
     /,
     *,
     base: float = 10_000.0,
     interleaved: bool = False,
     width: int | None = None,
     offset: int = 0,
-) -> Any:
+) -> Array:
     """Pairs of elements turned by angles that grow with the place in the sequence.
 
     Su et al., *RoFormer: enhanced transformer with rotary position embedding*, 2021.  Pair ``i`` of
@@ -136,7 +137,7 @@ def rotary_embedding(
 
 
 @where_it_lies
-def alibi_bias(positions: Array, heads: int, others: Array = None) -> Any:
+def alibi_bias(positions: ArrayLike, heads: int, others: ArrayLike | None = None) -> Array:
     """Scores that fall with the distance, in each head by a slope of its own: a mask of numbers.
 
     ``-slope * |position - other|`` with slopes ``2 ** (-8 i / heads)``, ``i = 1 … heads``, where

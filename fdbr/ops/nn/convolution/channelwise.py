@@ -5,27 +5,27 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.ops.nn.convolution.products import conv
 from fdbr.ops.nn.windows import check_spatial, per_axis
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import concat
 from fdbr.ops.shape.padding import pad
+from fdbr.pytrees.typing import Array, ArrayLike, Padding
 
 __all__ = ["depthwise_conv", "shift"]
 
 
 def depthwise_conv(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     dilation: Any = 1,
     cover_all: bool = False,
-) -> Any:
+) -> Array:
     """The convolution of each channel by itself, with one or several kernels for each.
 
     It is `conv` with as many groups as ``x`` has channels.
@@ -79,11 +79,11 @@ def depthwise_conv(
 
 
 def shift(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int] = 3,
     *,
     dilation: int | Sequence[int] = 1,
-) -> Any:
+) -> Array:
     """Groups of channels, each moved by one of the steps that a kernel makes.
 
     A depthwise convolution, of which each kernel is 1 at one position and 0 elsewhere: Wu et al.,

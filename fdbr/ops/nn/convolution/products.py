@@ -8,7 +8,7 @@ transposes of each are the two others, and derivatives of all orders are convolu
 
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import fit, multilinear, opaque
 from fdbr.ops.declare.batches import spread
@@ -18,6 +18,7 @@ from fdbr.ops.nn.windows import Geometry, Sizes, check_spatial, check_windows, g
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import moveaxis, reshape
 from fdbr.ops.shape.padding import pad
+from fdbr.pytrees.typing import Array, ArrayLike, Padding
 
 __all__ = ["conv", "conv_transpose"]
 
@@ -111,7 +112,7 @@ def _to_kernel(ct: Any, x: Any, shape: Any, dtype: Any, geometry: Geometry, grou
     weight=_to_kernel,
     batch=_batch((1, 0, 1), (0, 0, False, False), (0, 1, True, True)),
 )
-def _conv(xp: Any, x: Array, weight: Array, *, geometry: Geometry, groups: int) -> Array:
+def _conv(xp: Any, x: ArrayLike, weight: ArrayLike, *, geometry: Geometry, groups: int) -> Array:
     return im2col.correlate(xp, x, weight, None, geometry, groups)
 
 
@@ -137,7 +138,7 @@ def _along_channels(bias: Any, rank: int) -> Any:
     total=True,
 )
 def _conv_biased(
-    xp: Any, x: Array, weight: Array, bias: Array, *, geometry: Geometry, groups: int
+    xp: Any, x: ArrayLike, weight: ArrayLike, bias: ArrayLike, *, geometry: Geometry, groups: int
 ) -> Array:
     return im2col.correlate(xp, x, weight, bias, geometry, groups)
 
@@ -152,7 +153,7 @@ def _conv_biased(
     batch=_batch((1, 0, 1), (0, 0, False, False), (1, 1, False, True)),
 )
 def _conv_input(
-    xp: Any, y: Array, weight: Array, *, geometry: Geometry, groups: int, size: Sizes
+    xp: Any, y: ArrayLike, weight: ArrayLike, *, geometry: Geometry, groups: int, size: Sizes
 ) -> Array:
     return im2col.correlate_transposed(xp, y, weight, geometry, groups, size)
 
@@ -166,7 +167,7 @@ def _conv_input(
     ),
     batch=_batch((1, 1, 0), (1, 1, True, False), (1, 0, True, True)),
 )
-def _conv_kernel(xp: Any, x: Array, y: Array, *, geometry: Geometry, groups: int) -> Array:
+def _conv_kernel(xp: Any, x: ArrayLike, y: ArrayLike, *, geometry: Geometry, groups: int) -> Array:
     return im2col.correlate_kernel(xp, x, y, geometry, groups)
 
 
@@ -174,12 +175,12 @@ def _conv_kernel(xp: Any, x: Array, y: Array, *, geometry: Geometry, groups: int
 
 
 def conv(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     dilation: Any = 1,
     groups: int = 1,
     cover_all: bool = False,
@@ -245,16 +246,16 @@ def conv(
 
 
 def conv_transpose(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     output_padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-    output_size: Any = None,
+    output_size: ArrayLike | None = None,
 ) -> Array:
     """The transpose of `conv` by its input: it takes the shape of an output to that of an input.
 

@@ -5,13 +5,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import linear
 from fdbr.ops.nn.windows import Geometry, Sizes, check_spatial, check_windows, geometry_of, per_axis
 from fdbr.ops.products import einsum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import reshape
+from fdbr.pytrees.typing import Array, ArrayLike, Padding
 
 __all__ = ["fold", "local_conv", "unfold"]
 
@@ -37,7 +37,7 @@ def _positions(geometry: Geometry, counts: Sizes) -> Any:
     batch=_batch,
     fresh=True,
 )
-def _columns_of_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
+def _columns_of_windows(xp: Any, x: ArrayLike, *, geometry: Geometry) -> Array:
     """The elements of all windows: ``(..., *kernel, *counts)`` of ``(..., *spatial)``."""
     rank = len(geometry.kernel)
     lead, size = x.shape[: x.ndim - rank], tuple(x.shape[x.ndim - rank :])
@@ -54,7 +54,7 @@ def _columns_of_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
 
 
 @linear(x=lambda ct, geometry: _columns_of_windows(ct, geometry=geometry), batch=_batch, fresh=True)
-def _windows_of_columns(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
+def _windows_of_columns(xp: Any, x: ArrayLike, *, geometry: Geometry, size: Sizes) -> Array:
     """The transpose of `_columns_of_windows`: what windows share is added up."""
     rank = len(geometry.kernel)
     lead, counts = x.shape[: x.ndim - 2 * rank], tuple(x.shape[x.ndim - rank :])
@@ -69,15 +69,15 @@ def _windows_of_columns(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -
 
 
 def unfold(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int],
     *,
     dilation: int | Sequence[int] = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     stride: int | Sequence[int] = 1,
     cover_all: bool = False,
     flatten: bool = True,
-) -> Any:
+) -> Array:
     """The elements of each window as a column, in any number of dimensions.
 
     A convolution is a matrix product with these columns; it is known as ``im2col``, too.
@@ -132,15 +132,15 @@ def unfold(
 
 
 def fold(
-    x: Array,
+    x: ArrayLike,
     output_size: int | Sequence[int],
     kernel_size: int | Sequence[int],
     *,
     dilation: int | Sequence[int] = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     stride: int | Sequence[int] = 1,
     cover_all: bool = False,
-) -> Any:
+) -> Array:
     """The transpose of `unfold`: each column is added to its window (``col2im``).
 
     Parameters
@@ -193,14 +193,14 @@ def fold(
 
 
 def local_conv(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     dilation: Any = 1,
-) -> Any:
+) -> Array:
     """A convolution with other weights for each window: weights are not shared.
 
     ``out[n, o, p] = bias[o, p] + sum(weight[o, p, c, k] * x[n, c, p * stride - padding + k *

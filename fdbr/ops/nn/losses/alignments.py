@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import fit, leading, opaque
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.nn.activations.exponentials import softmax
 from fdbr.ops.shape.manipulation import flip, stack
 from fdbr.ops.shape.padding import pad
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["NEVER", "reached"]
 
@@ -77,7 +77,7 @@ def _by_share(states: int) -> Any:
     fresh=True,
     total=True,
 )
-def carried(xp: Any, x: Array, zero: Array, one: Array, two: Array) -> Array:
+def carried(xp: Any, x: ArrayLike, zero: ArrayLike, one: ArrayLike, two: ArrayLike) -> Array:
     """Each state's share of what was there, and one and two states before, plus what is added."""
     shape = np.broadcast_shapes(x.shape, zero.shape, one.shape, two.shape)
     x, zero, one, two = (_frames_first(xp, v, shape) for v in (x, zero, one, two))
@@ -116,7 +116,7 @@ def _shares(out: Any, penalty: Any, inside: Any) -> list[Any]:
     fresh=True,
     total=True,
 )
-def reached(xp: Any, x: Array, penalty: Array, inside: Any) -> Array:
+def reached(xp: Any, x: ArrayLike, penalty: ArrayLike, inside: Any) -> Array:
     """The logarithms of the probabilities with which paths are in each state at each frame.
 
     ``x`` has those of the states' symbols; in the first frame all paths begin.  ``penalty`` is what

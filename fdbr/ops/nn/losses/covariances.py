@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
@@ -17,6 +17,7 @@ from fdbr.ops.nn.losses.checks import anywhere, extremes, floats_of, one_of
 from fdbr.ops.reductions.reduce import mean, sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import expand_dims, matrix_transpose, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["cross_covariance", "decov", "discriminative_margin_based_clustering_loss"]
 
@@ -40,7 +41,9 @@ def _half_squares(covariance: Any, reduction: str) -> Any:
 
 
 @in_single
-def cross_covariance(x: Array, y: Array, /, *, reduction: str = "half_squared_sum") -> Any:
+def cross_covariance(
+    x: ArrayLike, y: ArrayLike, /, *, reduction: str = "half_squared_sum"
+) -> Array:
     """Half the sum of squares of the covariances between two sets of features.
 
     Cheung, Livezey, Bansal & Olshausen, *Discovering hidden factors of variation in deep networks*,
@@ -72,7 +75,7 @@ def cross_covariance(x: Array, y: Array, /, *, reduction: str = "half_squared_su
 
 @where_it_lies
 @in_single
-def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
+def decov(x: ArrayLike, /, *, reduction: str = "half_squared_sum") -> Array:
     """Half the sum of squares of the covariances between features, without their variances.
 
     Cogswell et al., *Reducing overfitting in deep networks by decorrelating representations*,
@@ -108,8 +111,8 @@ def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
 @where_it_lies
 @in_single
 def discriminative_margin_based_clustering_loss(
-    embeddings: Array,
-    labels: Array,
+    embeddings: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
     delta_v: float = 0.5,

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
@@ -19,6 +19,7 @@ from fdbr.ops.reductions.reduce import max as largest
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import concat, expand_dims, reshape, squeeze, stack
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = ["argmax_crf1d", "crf1d"]
 
@@ -26,14 +27,14 @@ __all__ = ["argmax_crf1d", "crf1d"]
 @where_it_lies
 @in_single
 def crf1d(
-    transitions: Array,
-    scores: Any,
-    labels: Any,
+    transitions: ArrayLike,
+    scores: ArrayLike,
+    labels: ArrayLike,
     /,
-    lengths: Any = None,
+    lengths: ArrayLike | None = None,
     *,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """The negative log likelihood of labels in a linear chain.
 
     A sequence of labels ``y`` has the score ``sum(scores[t, y[t]]) + sum(transitions[y[t],
@@ -97,7 +98,9 @@ def crf1d(
 
 @where_it_lies
 @in_single
-def argmax_crf1d(transitions: Array, scores: Any, /, lengths: Any = None) -> tuple[Any, Any]:
+def argmax_crf1d(
+    transitions: ArrayLike, scores: ArrayLike, /, lengths: ArrayLike | None = None
+) -> tuple[Any, Any]:
     """The most probable labels of sequences in a linear chain, and their scores.
 
     Viterbi, *Error bounds for convolutional codes*, 1967.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.devices import beside
@@ -24,6 +24,7 @@ from fdbr.ops.nn.losses.checks import (
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_shapes, broadcast_to
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = [
     "contrastive",
@@ -53,14 +54,14 @@ def _rows(name: str, least: int = 1, **operands: Any) -> list[Any]:
 
 @in_single
 def cosine_similarity(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     /,
     *,
     axis: int | None = None,
     eps: float = 1e-8,
     dim: int | None = None,
-) -> Any:
+) -> Array:
     """The cosine of the angle between vectors: their product by that of their lengths.
 
     Parameters
@@ -110,15 +111,15 @@ def _distance(x: Any, y: Any, p: float, eps: float, keepdims: bool = False) -> A
 
 @in_single
 def pairwise_distance(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     /,
     *,
     p: float = 2.0,
     eps: float = 1e-6,
     keepdims: bool = False,
     keepdim: bool = False,
-) -> Any:
+) -> Array:
     """The ``p``-norm of ``x - y + eps`` along the last axis.
 
     Parameters
@@ -168,8 +169,14 @@ def _labels_of_pairs(name: str, labels: Any, x: Any) -> Any:
 @where_it_lies
 @in_single
 def contrastive(
-    x: Array, y: Array, labels: Array, /, *, margin: float = 1.0, reduction: str = "mean"
-) -> Any:
+    x: ArrayLike,
+    y: ArrayLike,
+    labels: ArrayLike,
+    /,
+    *,
+    margin: float = 1.0,
+    reduction: Reduction = "mean",
+) -> Array:
     """The contrastive loss: pairs that are similar shall be near, others a margin apart.
 
     ``0.5 * d**2`` for pairs with label 1 and ``0.5 * max(margin - d, 0)**2`` for those with 0,
@@ -224,8 +231,14 @@ def _check_margin(name: str, margin: float) -> None:
 @where_it_lies
 @in_single
 def cosine_embedding_loss(
-    x: Array, y: Array, labels: Array, /, *, margin: float = 0.0, reduction: str = "mean"
-) -> Any:
+    x: ArrayLike,
+    y: ArrayLike,
+    labels: ArrayLike,
+    /,
+    *,
+    margin: float = 0.0,
+    reduction: Reduction = "mean",
+) -> Array:
     """The loss of angles: ``1 - cos`` for label 1, and ``max(0, cos - margin)`` for label -1.
 
     Parameters
@@ -268,14 +281,14 @@ def cosine_embedding_loss(
 
 @in_single
 def triplet(
-    anchor: Array,
-    positive: Array,
-    negative: Array,
+    anchor: ArrayLike,
+    positive: ArrayLike,
+    negative: ArrayLike,
     /,
     *,
     margin: float = 0.2,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """The triplet loss of squared distances: ``max(d(a, p) - d(a, n) + margin, 0)``.
 
     Chainer's; PyTorch's, of distances, is `triplet_margin_loss`.  Wang et al., *Learning
@@ -317,17 +330,17 @@ def triplet(
 
 @in_single
 def triplet_margin_loss(
-    anchor: Array,
-    positive: Array,
-    negative: Array,
+    anchor: ArrayLike,
+    positive: ArrayLike,
+    negative: ArrayLike,
     /,
     *,
     margin: float = 1.0,
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """The triplet loss of distances: ``max(d(a, p) - d(a, n) + margin, 0)``.
 
     Balntas et al., *Learning shallow convolutional feature descriptors with triplet losses*,
@@ -372,16 +385,16 @@ def triplet_margin_loss(
 
 
 def triplet_margin_with_distance_loss(
-    anchor: Array,
-    positive: Array,
-    negative: Array,
+    anchor: ArrayLike,
+    positive: ArrayLike,
+    negative: ArrayLike,
     /,
     *,
     distance_function: Callable[..., Any] | None = None,
     margin: float = 1.0,
     swap: bool = False,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """`triplet_margin_loss` with a distance of your own.
 
     Parameters

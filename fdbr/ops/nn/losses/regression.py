@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import in_single
@@ -12,6 +11,7 @@ from fdbr.ops.nn.losses.checks import alike, check_reduction, reduced, setting_o
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.reductions.squared_error import is_long, squared_distance
 from fdbr.ops.shape.creation import asarray
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = [
     "absolute_error",
@@ -48,7 +48,7 @@ def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: b
 
 
 @in_single
-def absolute_error(x: Array, y: Array, /) -> Any:
+def absolute_error(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``abs(x - y)``, element by element; its derivative where they are equal is taken as 0.
 
     Parameters
@@ -78,7 +78,7 @@ def absolute_error(x: Array, y: Array, /) -> Any:
 
 
 @in_single
-def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
+def mean_absolute_error(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "mean") -> Array:
     """The mean of ``abs(x - y)`` over all elements.
 
     Parameters
@@ -104,7 +104,9 @@ def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> An
 
 
 @in_single
-def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
+def l1_loss(
+    x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "mean", weight: ArrayLike | None = None
+) -> Array:
     """The absolute error, under PyTorch's name: see `mean_absolute_error`.
 
     Parameters
@@ -135,7 +137,7 @@ def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | N
 
 
 @in_single
-def squared_error(x: Array, y: Array, /) -> Any:
+def squared_error(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``(x - y)**2``, element by element, of arrays of one shape.
 
     Parameters
@@ -159,7 +161,7 @@ def squared_error(x: Array, y: Array, /) -> Any:
 
 
 @in_single
-def squared_difference(x: Array, y: Array, /) -> Any:
+def squared_difference(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``(x - y)**2``, element by element: `squared_error`, under Chainer's other name.
 
     Parameters
@@ -183,7 +185,7 @@ def squared_difference(x: Array, y: Array, /) -> Any:
 
 
 @in_single
-def mean_squared_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
+def mean_squared_error(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "mean") -> Array:
     """The mean of ``(x - y)**2`` over all elements.
 
     Parameters
@@ -222,7 +224,9 @@ def _squared(x: Any, y: Any, reduction: str) -> Any:
 
 
 @in_single
-def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
+def mse_loss(
+    x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "mean", weight: ArrayLike | None = None
+) -> Array:
     """The squared error, under PyTorch's name: see `mean_squared_error`.
 
     Parameters
@@ -261,7 +265,7 @@ def _bent_slope(away: Any, delta: float, tip: float) -> Any:
 
 
 @elementwise(away=_bent_slope, compound=True)
-def _bent(xp: Any, away: Array, *, delta: float, tip: float) -> Array:
+def _bent(xp: Any, away: ArrayLike, *, delta: float, tip: float) -> Array:
     """Half the square up to ``delta``, and the line that goes on from there; by ``tip``."""
     near = clipped(xp, away, -delta, delta)
     return near / tip * (away - 0.5 * near)
@@ -269,14 +273,14 @@ def _bent(xp: Any, away: Array, *, delta: float, tip: float) -> Array:
 
 @in_single
 def huber_loss(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     /,
     *,
     delta: float = 1.0,
     reduction: str = "mean",
-    weight: Array | None = None,
-) -> Any:
+    weight: ArrayLike | None = None,
+) -> Array:
     """Half the square of ``x - y`` up to ``delta``, and a straight line beyond it.
 
     ``0.5 * a**2`` where ``a = abs(x - y)`` is at most ``delta``, and elsewhere
@@ -321,7 +325,9 @@ def huber_loss(
 
 
 @in_single
-def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str = "mean") -> Any:
+def smooth_l1_loss(
+    x: ArrayLike, y: ArrayLike, /, *, beta: float = 1.0, reduction: Reduction = "mean"
+) -> Array:
     """`huber_loss` by ``beta``: the absolute error with a round tip.
 
     ``0.5 * a**2 / beta`` where ``a = abs(x - y)`` is below ``beta``, and elsewhere
@@ -355,7 +361,7 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
 
 
 @in_single
-def log_cosh(x: Array, y: Array, /, *, reduction: str = "none") -> Any:
+def log_cosh(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "none") -> Array:
     """``log(cosh(x - y))``, without overflow: half the square near 0, the size less log 2 far out.
 
     Parameters

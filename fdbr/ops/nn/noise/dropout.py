@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import constant, leading
@@ -13,6 +12,7 @@ from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.philox import random_words
 from fdbr.ops.shape.creation import floating
+from fdbr.pytrees.typing import Array, ArrayLike, Key
 
 __all__ = ["drop_path", "dropout", "spatial_dropout"]
 
@@ -60,7 +60,7 @@ def kept(function: str, x: Any, rate: float, key: Any, shape: tuple[int, ...] | 
     return _kept(key, shape=x.shape if shape is None else shape, share=1.0 - rate)
 
 
-def dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) -> Any:
+def dropout(x: ArrayLike, rate: float = 0.5, *, p: float | None = None, key: Key) -> Array:
     """Each element is 0 with probability ``rate``, and divided by ``1 - rate`` otherwise.
 
     So its expectation stays: Srivastava et al., *Dropout: a simple way to prevent neural
@@ -92,7 +92,7 @@ def dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) ->
     return _left_out("dropout", x, rate, key, None)
 
 
-def spatial_dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) -> Any:
+def spatial_dropout(x: ArrayLike, rate: float = 0.5, *, p: float | None = None, key: Key) -> Array:
     """Each channel of each example is 0 with probability ``rate``, or divided by ``1 - rate``.
 
     Neighbouring pixels tell of each other, so that single ones cannot be left out: Tompson et
@@ -124,7 +124,7 @@ def spatial_dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key:
     return _left_out("spatial_dropout", x, rate, key, (*x.shape[:2], *(1,) * (x.ndim - 2)))
 
 
-def drop_path(x: Array, rate: float = 0.5, *, mode: str = "row", key: Any) -> Any:
+def drop_path(x: ArrayLike, rate: float = 0.5, *, mode: str = "row", key: Key) -> Array:
     """Each example is 0 with probability ``rate``, and divided by ``1 - rate`` otherwise.
 
     It leaves out residual branches, ``x + drop_path(branch(x), 0.1, key=key)``, and is also

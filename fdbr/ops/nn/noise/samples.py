@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.ops.axes import either_axis, normalize_axis
@@ -25,6 +24,7 @@ from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import expand_dims, squeeze
 from fdbr.ops.special.errors import ndtri
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike, Key
 
 __all__ = [
     "alpha_dropout",
@@ -66,8 +66,8 @@ def uniform_draws(function: str, shape: tuple[int, ...], key: Any, x: Any) -> An
 
 
 def alpha_dropout(
-    x: Array, rate: float = 0.5, *, p: float | None = None, channels: bool = False, key: Any
-) -> Any:
+    x: ArrayLike, rate: float = 0.5, *, p: float | None = None, channels: bool = False, key: Key
+) -> Array:
     """Dropout to `selu`'s limit in the place of 0, that keeps mean 0 and variance 1.
 
     Klambauer, Unterthiner, Mayr & Hochreiter, *Self-normalizing neural networks*, NIPS 2017.
@@ -107,7 +107,7 @@ def alpha_dropout(
     return rounded_like(out, x)
 
 
-def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
+def gaussian_dropout(x: ArrayLike, rate: float = 0.5, *, key: Key) -> Array:
     """Each element times a normal number of mean 1 and variance ``rate / (1 - rate)``.
 
     That is the variance of `dropout`: Srivastava et al., *Dropout*, JMLR 2014, section 10.
@@ -136,7 +136,7 @@ def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
     return rounded_like(x + x * noise * math.sqrt(rate / (1 - rate)), x)
 
 
-def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
+def zoneout(h: ArrayLike, x: ArrayLike, rate: float = 0.5, *, key: Key) -> Array:
     """Each element of a new state is that of the old state with probability ``rate``.
 
     Krueger et al., *Zoneout: regularizing RNNs by randomly preserving hidden activations*, ICLR
@@ -172,15 +172,15 @@ def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
 
 
 def simplified_dropconnect(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     rate: float = 0.5,
     *,
     batchwise: bool = True,
-    mask: Array = None,
-    key: Any = None,
-) -> Any:
+    mask: ArrayLike | None = None,
+    key: Key | None = None,
+) -> Array:
     """`linear` with elements of the weight left out by chance, the others divided by ``1 - rate``.
 
     After Wan et al., *Regularization of neural networks using DropConnect*, ICML 2013; simplified,
@@ -239,7 +239,9 @@ def simplified_dropconnect(
     return out if bias is None else out + bias
 
 
-def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = None) -> Any:
+def rrelu(
+    x: ArrayLike, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Key | None = None
+) -> Array:
     """``x`` where it is positive, and elsewhere times a slope between two bounds, by chance.
 
     Xu, Wang, Chen & Li, *Empirical evaluation of rectified activations in convolutional network*,
@@ -279,7 +281,7 @@ def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = No
 # --- samples ------------------------------------------------------------------------
 
 
-def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
+def gaussian(mean: ArrayLike, ln_var: ArrayLike, /, *, key: Key) -> Array:
     """A normal sample, ``mean + exp(ln_var / 2) * noise``, differentiable in both.
 
     Kingma & Welling, *Auto-encoding variational Bayes*, ICLR 2014.
@@ -316,15 +318,15 @@ def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
 
 
 def gumbel_softmax(
-    logits: Array,
+    logits: ArrayLike,
     /,
     tau: float = 1.0,
     *,
     hard: bool = False,
     axis: int = -1,
     dim: int | None = None,
-    key: Any,
-) -> Any:
+    key: Key,
+) -> Array:
     """A sample of a class as probabilities: the `softmax` of logits and Gumbel noise.
 
     Jang, Gu & Poole, *Categorical reparameterization with Gumbel-softmax*, ICLR 2017.
@@ -370,7 +372,7 @@ def gumbel_softmax(
 
 
 @constant(batch=shifted("axis"), total=True)
-def _largest(xp: Any, x: Array, *, axis: int) -> Array:
+def _largest(xp: Any, x: ArrayLike, *, axis: int) -> Array:
     """1 at the first of the largest elements along an axis, and 0 elsewhere."""
     places = xp.cumsum(xp.ones(x.shape, dtype=xp.int64), axis=axis) - 1
     return (places == xp.expand_dims(xp.argmax(x, axis=axis), axis)).astype(x.dtype)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.declare import aligned, constant, linear, shifted
@@ -13,6 +12,7 @@ from fdbr.ops.nn.normalization.statistics import batch_norm, layer_norm
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["batch_renorm", "local_response_norm", "normalize", "standardize"]
 
@@ -21,7 +21,7 @@ __all__ = ["batch_renorm", "local_response_norm", "normalize", "standardize"]
     x=lambda ct, low, high, axis: _sums_around(ct, low=high, high=low, axis=axis),
     batch=shifted("axis"),
 )
-def _sums_around(xp: Any, x: Array, *, low: int, high: int, axis: int) -> Array:
+def _sums_around(xp: Any, x: ArrayLike, *, low: int, high: int, axis: int) -> Array:
     """Each element with so many before and after it along an axis, added up."""
     out = x.copy()
     before = (slice(None),) * axis
@@ -35,14 +35,14 @@ def _sums_around(xp: Any, x: Array, *, low: int, high: int, axis: int) -> Array:
 
 @in_single
 def local_response_norm(
-    x: Array,
+    x: ArrayLike,
     size: int = 5,
     alpha: float = 1e-4,
     beta: float = 0.75,
     k: float = 1.0,
     *,
     average: bool = True,
-) -> Any:
+) -> Array:
     """Each element divided by a power of the squares in neighbouring channels.
 
     ``x / (k + alpha * mean of squares) ** beta``: Krizhevsky, Sutskever & Hinton, *ImageNet
@@ -88,14 +88,14 @@ def local_response_norm(
 
 @in_single
 def normalize(
-    x: Array,
+    x: ArrayLike,
     p: float = 2.0,
     axis: int | tuple[int, ...] = 1,
     eps: float = 1e-12,
     *,
     add_eps: bool = False,
     dim: int | tuple[int, ...] | None = None,
-) -> Any:
+) -> Array:
     """Vectors along an axis divided by their norm: ``x / max(norm(x), eps)``.
 
     Parameters
@@ -130,13 +130,13 @@ def normalize(
 
 @in_single
 def standardize(
-    x: Array,
+    x: ArrayLike,
     *,
     axis: int | tuple[int, ...] = -1,
-    mean: Array = None,
-    variance: Array = None,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
     eps: float = 1e-5,
-) -> Any:
+) -> Array:
     """``(x - mean) / sqrt(variance + eps)``, by known statistics or those over some axes.
 
     Parameters
@@ -172,7 +172,7 @@ def standardize(
 
 
 @constant(batch=aligned)
-def _stretch(xp: Any, variance: Array, known: Array, *, eps: float, limit: float) -> Array:
+def _stretch(xp: Any, variance: ArrayLike, known: ArrayLike, *, eps: float, limit: float) -> Array:
     """The standard deviations of a batch by the known ones, within limits."""
     ratio = xp.sqrt((variance + eps) / (known + eps))
     return xp.minimum(xp.maximum(ratio, 1 / limit), limit)
@@ -180,7 +180,7 @@ def _stretch(xp: Any, variance: Array, known: Array, *, eps: float, limit: float
 
 @constant(batch=aligned)
 def _shift(
-    xp: Any, mean: Array, known: Array, variance: Array, *, eps: float, limit: float
+    xp: Any, mean: ArrayLike, known: ArrayLike, variance: ArrayLike, *, eps: float, limit: float
 ) -> Array:
     """The distance of a batch's means from the known ones, in their deviations, within limits."""
     away = (mean - known) / xp.sqrt(variance + eps)
@@ -189,12 +189,12 @@ def _shift(
 
 @in_single
 def batch_renorm(
-    x: Array,
-    weight: Array = None,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
-    running_mean: Array,
-    running_var: Array,
+    running_mean: ArrayLike,
+    running_var: ArrayLike,
     r_max: float = 3.0,
     d_max: float = 5.0,
     axis: int = 1,

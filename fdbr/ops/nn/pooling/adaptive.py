@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.elementwise.comparison import where
@@ -19,13 +19,14 @@ from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import moveaxis, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "spatial_pyramid_pooling"]
 
 _FEW = 32  # elements of a window for which it is gone through position by position
 
 
-def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
+def adaptive_avg_pool(x: ArrayLike, output_size: int | Sequence[int | None]) -> Array:
     """The means of as many windows as asked for, which share the axis as evenly as can be.
 
     Window ``i`` of ``m`` on an axis of length ``n`` goes from ``i * n // m`` up to
@@ -71,7 +72,7 @@ def _evenly(x: Any, axis: int, m: int) -> Any:
 
 @where_it_lies
 def adaptive_max_pool(
-    x: Array, output_size: int | Sequence[int | None], *, return_indices: bool = False
+    x: ArrayLike, output_size: int | Sequence[int | None], *, return_indices: bool = False
 ) -> Any:
     """The largest elements of as many windows as asked for, which share the axis evenly.
 
@@ -122,7 +123,7 @@ def _largest(x: Any, places: Any) -> tuple[Any, Any]:
 
 
 @where_it_lies
-def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
+def spatial_pyramid_pooling(x: ArrayLike, pyramid_height: int) -> Array:
     """The largest elements of 1, 2, 4, 8 ... windows along each spatial axis, one after the other.
 
     As many numbers come out, however large ``x`` is.  He, Zhang, Ren, Sun, "Spatial pyramid pooling

@@ -7,10 +7,11 @@ region, by what its matrices are not zero for, so that no image is copied for ea
 
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.ops.declare import constant, multilinear
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.shape.manipulation import reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["region_peaks", "region_products"]
 
@@ -57,7 +58,9 @@ def _check(images: list[int], count: int) -> None:
     batch=_batch,
     fresh=True,
 )
-def region_products(xp: Any, x: Array, rows: Array, columns: Array, index: Any) -> Array:
+def region_products(
+    xp: Any, x: ArrayLike, rows: ArrayLike, columns: ArrayLike, index: Any
+) -> Array:
     """``rows[k] @ x[index[k], c] @ columns[k].T`` for all regions ``k`` and channels ``c``."""
     shape = (len(rows), x.shape[1], rows.shape[1], columns.shape[1])
     out = xp.empty(shape, dtype=x.dtype)
@@ -75,7 +78,7 @@ def region_products(xp: Any, x: Array, rows: Array, columns: Array, index: Any) 
     fresh=True,
 )
 def _region_sums(
-    xp: Any, y: Array, rows: Array, columns: Array, index: Any, *, count: int
+    xp: Any, y: ArrayLike, rows: ArrayLike, columns: ArrayLike, index: Any, *, count: int
 ) -> Array:
     """The images to whose regions ``rows[k].T @ y[k, c] @ columns[k]`` are added."""
     out = xp.zeros((count, y.shape[1], rows.shape[2], columns.shape[2]), dtype=y.dtype)
@@ -92,7 +95,7 @@ def _region_sums(
     batch=_batch,
     fresh=True,
 )
-def _row_products(xp: Any, x: Array, y: Array, columns: Array, index: Any) -> Array:
+def _row_products(xp: Any, x: ArrayLike, y: ArrayLike, columns: ArrayLike, index: Any) -> Array:
     """The form's derivative by ``rows``."""
     out = xp.empty((len(y), y.shape[2], x.shape[2]), dtype=x.dtype)
     for k, (n, across) in enumerate(_regions(xp, index, len(x), columns)):
@@ -108,7 +111,7 @@ def _row_products(xp: Any, x: Array, y: Array, columns: Array, index: Any) -> Ar
     batch=_batch,
     fresh=True,
 )
-def _column_products(xp: Any, x: Array, y: Array, rows: Array, index: Any) -> Array:
+def _column_products(xp: Any, x: ArrayLike, y: ArrayLike, rows: ArrayLike, index: Any) -> Array:
     """The form's derivative by ``columns``."""
     out = xp.empty((len(y), y.shape[3], x.shape[3]), dtype=x.dtype)
     for k, (n, down) in enumerate(_regions(xp, index, len(x), rows)):
@@ -118,7 +121,7 @@ def _column_products(xp: Any, x: Array, y: Array, rows: Array, index: Any) -> Ar
 
 
 @constant(batch=_batch, fresh=True)
-def region_peaks(xp: Any, x: Array, down: Any, across: Any, index: Any) -> Array:
+def region_peaks(xp: Any, x: ArrayLike, down: Any, across: Any, index: Any) -> Array:
     """The place in the flattened image of the largest element of each window; -1 in empty ones.
 
     Windows ``(i, j)`` of region ``k`` go from ``down[k, i, 0]`` to before ``down[k, i, 1]``, and

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.indexing.writing import at
@@ -13,14 +13,15 @@ from fdbr.ops.nn.windows import Geometry, Sizes, padding_pairs, per_axis
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.ops.shape.padding import pad
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["max_unpool", "unpooling"]
 
 
 @where_it_lies
 def max_unpool(
-    x: Array,
-    indices: Array,
+    x: ArrayLike,
+    indices: ArrayLike,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
@@ -28,7 +29,7 @@ def max_unpool(
     *,
     cover_all: bool = False,
     accumulate: bool = False,
-) -> Any:
+) -> Array:
     """Elements at the places that `max_pool` found for them, and zeros elsewhere.
 
     Parameters
@@ -89,14 +90,14 @@ def max_unpool(
 
 @in_single
 def unpooling(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
     output_size: Sequence[int] | None = None,
     *,
     cover_all: bool = False,
-) -> Any:
+) -> Array:
     """Each element in a whole window; where windows overlap, they add up.
 
     It is the transpose of the sum over windows.  Chainer's ``unpooling_nd`` is this one with

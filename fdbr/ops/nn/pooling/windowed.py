@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.library.pool import pooling
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import constant, linear, opaque
@@ -26,6 +26,7 @@ from fdbr.ops.nn.pooling.pooled_windows import pooled_windows, starts_of
 from fdbr.ops.nn.windows import Geometry, Sizes
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["avg_pool", "lp_pool", "max_pool"]
 
@@ -132,7 +133,7 @@ def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any
     fresh=True,
 )
 @_by_planes
-def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
+def _sum_windows(xp: Any, x: ArrayLike, *, geometry: Geometry) -> Array:
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduced(xp, _padded(xp, x, geometry, 0), geometry, counts, xp.add)
 
@@ -141,7 +142,7 @@ def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading, fresh=True
 )
 @_by_planes
-def spread_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
+def spread_windows(xp: Any, x: ArrayLike, *, geometry: Geometry, size: Sizes) -> Array:
     """Each element in its whole window, in an array with spatial axes of these lengths."""
     counts = _spatial(x.shape, geometry)
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
@@ -178,7 +179,7 @@ def _largest(x: Any, geometry: Geometry) -> Any:
 @opaque(x=(_to_first, _of_first), batch=_batch_leading, fresh=True, total=True)
 @_compiled(_largest)
 @_by_planes
-def max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
+def max_windows(xp: Any, x: ArrayLike, *, geometry: Geometry) -> Array:
     """The largest element of each window."""
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduced(xp, _padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum)
@@ -191,7 +192,7 @@ def _winners(x: Any, out: Any, geometry: Geometry) -> Any:
 @constant(batch=_batch_leading, fresh=True, total=True)
 @_compiled(_winners)
 @_by_planes
-def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array:
+def _window_winners(xp: Any, x: ArrayLike, out: Any, *, geometry: Geometry) -> Array:
     """The number of the first position in each window that holds its maximum, or NaN."""
     counts = _spatial(out.shape, geometry)
     x = _padded(xp, x, geometry, _lowest(xp, x))
@@ -226,7 +227,7 @@ def _to(x: Any, winners: Any, geometry: Geometry, size: Sizes) -> Any:
 )
 @_compiled(_at)
 @_by_planes
-def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array:
+def _at_winners(xp: Any, x: ArrayLike, winners: Any, *, geometry: Geometry) -> Array:
     """The element of each window at the position that ``winners`` gives."""
     counts = _spatial(winners.shape, geometry)
     x = _padded(xp, x, geometry, 0)
@@ -244,7 +245,7 @@ def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array
 )
 @_compiled(_to)
 @_by_planes
-def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Sizes) -> Array:
+def _to_winners(xp: Any, x: ArrayLike, winners: Any, *, geometry: Geometry, size: Sizes) -> Array:
     """The transpose of `_at_winners`."""
     counts = _spatial(winners.shape, geometry)
     ordered = xp.empty_like(winners, dtype=x.dtype)
@@ -265,7 +266,7 @@ def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Si
 
 
 def max_pool(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
@@ -274,7 +275,7 @@ def max_pool(
     ceil_mode: bool = False,
     cover_all: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> tuple[Any, Any]:
     """The largest element of each window.
 
     Of equal elements the first in the window, in row-major order, has the derivative.
@@ -359,7 +360,7 @@ def _places_of(winners: Any, geometry: Geometry, size: Sizes) -> Any:
 
 @in_single
 def avg_pool(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
@@ -426,12 +427,12 @@ def avg_pool(
 
 @in_single
 def lp_pool(
-    x: Array,
+    x: ArrayLike,
     norm_type: float,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
-) -> Any:
+) -> tuple[Any, Any]:
     """The norm of each window: ``sum(x**p) ** (1 / p)``.
 
     Where all of a window is zero, so is the derivative.

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.nn.recurrent.fused_steps import lstm_by_kernel
 from fdbr.ops.nn.recurrent.recurrences import transposed_recurrence, weight_slope
@@ -12,6 +11,7 @@ from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, over_sequences, t
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["lstm_sequence"]
 
@@ -49,7 +49,14 @@ def _by_projection(shared: Any, out: Any) -> Any:
     hr=_by_projection,
 )
 def _lstm_sequence(
-    xp: Any, inputs: Array, h: Array, c: Array, weight: Array, hr: Array, *, steps: Steps
+    xp: Any,
+    inputs: ArrayLike,
+    h: ArrayLike,
+    c: ArrayLike,
+    weight: ArrayLike,
+    hr: ArrayLike,
+    *,
+    steps: Steps,
 ) -> Any:
     """The outputs, the memories and the gates of all steps, and the last states."""
     size, rows_of = c.shape[-1], inputs.shape[:-1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
 from fdbr.ops.devices import beside
@@ -23,6 +23,7 @@ from fdbr.ops.nn.recurrent.units import real
 from fdbr.ops.philox import random_words
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import concat, stack
+from fdbr.pytrees.typing import Array, ArrayLike, Key
 
 __all__ = ["check_layers", "check_rate", "n_step", "n_step_gru", "n_step_lstm", "n_step_rnn"]
 
@@ -206,8 +207,8 @@ def _pairs(where: str, name: str, value: Any) -> list[Any]:
 
 
 def n_step_lstm(
-    hx: Array,
-    cx: Array,
+    hx: ArrayLike,
+    cx: ArrayLike,
     ws: Sequence[Any],
     bs: Sequence[Any] | None,
     xs: Sequence[Any],
@@ -215,8 +216,8 @@ def n_step_lstm(
     *,
     bidirectional: bool = False,
     dropout: float = 0.0,
-    key: Any = None,
-) -> Any:
+    key: Key | None = None,
+) -> Array:
     """Layers of long short-term memory over sequences of different lengths.
 
     No padding is computed: the cost is that of the elements that there are.  `fdbr.nn.LSTM` has
@@ -264,7 +265,7 @@ def n_step_lstm(
 
 
 def n_step_gru(
-    hx: Array,
+    hx: ArrayLike,
     ws: Sequence[Any],
     bs: Sequence[Any] | None,
     xs: Sequence[Any],
@@ -272,8 +273,8 @@ def n_step_gru(
     *,
     bidirectional: bool = False,
     dropout: float = 0.0,
-    key: Any = None,
-) -> Any:
+    key: Key | None = None,
+) -> Array:
     """Layers of gated recurrent units over sequences of different lengths.
 
     The parameters are those of `n_step_lstm` without ``cx``, and the weights those of `gru_cell`.
@@ -299,7 +300,7 @@ def n_step_gru(
 
 
 def n_step_rnn(
-    hx: Array,
+    hx: ArrayLike,
     ws: Sequence[Any],
     bs: Sequence[Any] | None,
     xs: Sequence[Any],
@@ -308,8 +309,8 @@ def n_step_rnn(
     activation: str = "tanh",
     bidirectional: bool = False,
     dropout: float = 0.0,
-    key: Any = None,
-) -> Any:
+    key: Key | None = None,
+) -> Array:
     """Layers of Elman's recurrent network over sequences of different lengths.
 
     The parameters are those of `n_step_lstm` without ``cx``, the weights those of

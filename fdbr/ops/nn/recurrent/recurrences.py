@@ -20,13 +20,13 @@ and none of them has single steps as operations.
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.nn.recurrent.fused_steps import transposed_by_kernel
 from fdbr.ops.nn.recurrent.sequence_rules import over_sequences, there
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import concat, matrix_transpose
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["before", "linear_recurrence", "state", "transposed_recurrence", "weight_slope"]
 
@@ -139,16 +139,16 @@ def _both(shared: Any, out: Any, h: Any, c: Any) -> _Both:
 )
 def linear_recurrence(
     xp: Any,
-    u: Array,
-    v: Array,
-    w: Array,
-    h: Array,
-    c: Array,
-    k: Array,
-    f: Array,
-    a: Array,
-    weight: Array,
-    hr: Array,
+    u: ArrayLike,
+    v: ArrayLike,
+    w: ArrayLike,
+    h: ArrayLike,
+    c: ArrayLike,
+    k: ArrayLike,
+    f: ArrayLike,
+    a: ArrayLike,
+    weight: ArrayLike,
+    hr: ArrayLike,
     *,
     steps: Steps,
 ) -> Any:
@@ -225,16 +225,16 @@ def _both_back(shared: Any, out: Any) -> _Both:
 )
 def transposed_recurrence(
     xp: Any,
-    s: Array,
-    c: Array,
-    h: Array,
-    h_end: Array,
-    c_end: Array,
-    k: Array,
-    f: Array,
-    a: Array,
-    weight: Array,
-    hr: Array,
+    s: ArrayLike,
+    c: ArrayLike,
+    h: ArrayLike,
+    h_end: ArrayLike,
+    c_end: ArrayLike,
+    k: ArrayLike,
+    f: ArrayLike,
+    a: ArrayLike,
+    weight: ArrayLike,
+    hr: ArrayLike,
     *,
     steps: Steps,
 ) -> Any:

@@ -10,12 +10,12 @@ As in `recurrences`, for networks whose derivative is, with ``'`` at what the st
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.nn.recurrent.recurrences import before, state, weight_slope
 from fdbr.ops.nn.recurrent.sequence_rules import over_sequences, there
 from fdbr.ops.nn.recurrent.steps import Steps
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["by_weight", "reset_recurrence", "transposed_reset_recurrence"]
 
@@ -92,15 +92,15 @@ def _both(shared: Any, out: Any, h: Any) -> _Both:
 )
 def reset_recurrence(
     xp: Any,
-    u: Array,
-    y: Array,
-    w: Array,
-    h: Array,
-    k: Array,
-    f: Array,
-    q: Array,
-    j: Array,
-    weight: Array,
+    u: ArrayLike,
+    y: ArrayLike,
+    w: ArrayLike,
+    h: ArrayLike,
+    k: ArrayLike,
+    f: ArrayLike,
+    q: ArrayLike,
+    j: ArrayLike,
+    weight: ArrayLike,
     *,
     steps: Steps,
 ) -> Any:
@@ -160,15 +160,15 @@ def _both_back(shared: Any, out: Any) -> _Both:
 )
 def transposed_reset_recurrence(
     xp: Any,
-    s: Array,
-    x: Array,
-    h: Array,
-    h_end: Array,
-    k: Array,
-    f: Array,
-    q: Array,
-    j: Array,
-    weight: Array,
+    s: ArrayLike,
+    x: ArrayLike,
+    h: ArrayLike,
+    h_end: ArrayLike,
+    k: ArrayLike,
+    f: ArrayLike,
+    q: ArrayLike,
+    j: ArrayLike,
+    weight: ArrayLike,
     *,
     steps: Steps,
 ) -> Any:

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
 from fdbr.ops.declare import linear
@@ -14,6 +13,7 @@ from fdbr.ops.dtypes import astype
 from fdbr.ops.shape.creation import arrays as in_one_module
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to, concat, moveaxis, reshape, swapaxes
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["Packed", "pack", "pad_sequence", "transpose_sequence", "unpack"]
 
@@ -28,7 +28,7 @@ def _batch_reordered(apply: Any, values: Any, batched: Any, size: int, params: A
     batch=_batch_reordered,
     fresh=True,
 )
-def _reordered(xp: Any, rows: Array, places: Array, back: Array) -> Array:
+def _reordered(xp: Any, rows: ArrayLike, places: ArrayLike, back: ArrayLike) -> Array:
     """The rows in another order, of which ``back`` is the inverse."""
     return xp.take(rows, places, axis=0)
 
@@ -120,7 +120,7 @@ def pad_sequence(
     batch_first: bool = False,
     padding_value: float = 0.0,
     length: int | None = None,
-) -> Any:
+) -> Array:
     """Sequences of different lengths as one array, filled up to one length.
 
     Parameters

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import opaque
 from fdbr.ops.declare.batches import spread
@@ -12,6 +11,7 @@ from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import concat, moveaxis, reshape
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["gru_gates", "lstm", "lstm_gates", "parts_of", "real", "slstm", "tree_lstm"]
 
@@ -83,7 +83,7 @@ def _lstm_memory_push(t: Any, out: Any) -> tuple[Any, ...]:
     fresh=True,
     total=True,
 )
-def _lstm(xp: Any, gates: Array, c: Array) -> Any:
+def _lstm(xp: Any, gates: ArrayLike, c: ArrayLike) -> Any:
     """The new memory, what is shown of it, and the four gates, which the derivative needs."""
     i, f, g, o = parts_of(gates, 4)
     if is_traced(gates):  # where all is done by one kernel
@@ -108,7 +108,7 @@ def _in_one_dtype(*values: Any) -> tuple[Any, ...]:
     return tuple(astype(value, dtype) for value in values)
 
 
-def lstm(c: Array, x: Array, /, *, interleaved: bool = False) -> Any:
+def lstm(c: ArrayLike, x: ArrayLike, /, *, interleaved: bool = False) -> tuple[Any, Any]:
     """The units of long short-term memory: a memory, and four gates for each of its elements.
 
     ``c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`` and ``h = sigmoid(o) * tanh(c')``, where ``i``,
@@ -220,7 +220,7 @@ def _gru_push(t: Any, factor: Any, out: Any, h: Any, by_state: Any) -> tuple[Any
     fresh=True,
     total=True,
 )
-def _gru(xp: Any, by_input: Array, by_state: Array, h: Array) -> Any:
+def _gru(xp: Any, by_input: ArrayLike, by_state: ArrayLike, h: ArrayLike) -> Any:
     """The new state, and the gates, which the derivative needs."""
     (xr, xz, xn), (hr, hz, hn) = parts_of(by_input, 3), parts_of(by_state, 3)
     if is_traced(by_input):  # where all is done by one kernel
@@ -240,7 +240,7 @@ def gru_gates(by_input: Any, by_state: Any, h: Any) -> Any:
 # --- on trees -----------------------------------------------------------------------
 
 
-def slstm(c1: Array, c2: Array, x1: Array, x2: Array, /) -> Any:
+def slstm(c1: ArrayLike, c2: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> tuple[Any, Any]:
     """The units of S-LSTM: long short-term memory of two children of a node.
 
     ``c = tanh(a1) * sigmoid(i1) + tanh(a2) * sigmoid(i2) + sigmoid(f1) * c1 + sigmoid(f2) * c2``
@@ -283,7 +283,7 @@ def slstm(c1: Array, c2: Array, x1: Array, x2: Array, /) -> Any:
     return c, sigmoid(o1 + o2) * tanh(c)
 
 
-def tree_lstm(*memories_and_x: Array) -> Any:
+def tree_lstm(*memories_and_x: ArrayLike) -> tuple[Any, Any]:
     """The units of a tree LSTM: long short-term memory of any number of children of a node.
 
     ``c = tanh(a) * sigmoid(i) + sum(sigmoid(f[n]) * c[n])`` and ``h = sigmoid(o) * tanh(c)``:

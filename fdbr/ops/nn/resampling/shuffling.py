@@ -4,16 +4,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.ops.nn.windows import Sizes, per_axis
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import permute_dims, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
 
 
-def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Any:
+def pixel_shuffle(x: ArrayLike, upscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Array:
     """Channels as pixels: each pixel becomes a block of pixels, of one channel each.
 
     Shi et al., "Real-time single image and video super-resolution using an efficient sub-pixel
@@ -70,7 +70,9 @@ def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = 
     return reshape(whole, (*lead, channels // count, *longer))
 
 
-def pixel_unshuffle(x: Array, downscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Any:
+def pixel_unshuffle(
+    x: ArrayLike, downscale_factor: int | Sequence[int], *, mode: str = "CRD"
+) -> Array:
     """Pixels as channels: each block of pixels becomes one pixel with more channels.
 
     It is the inverse of `pixel_shuffle`.
@@ -131,7 +133,7 @@ def _block(function: str, name: str, x: Any, factor: Any, mode: str) -> tuple[Si
     return factors, x.ndim - rank
 
 
-def channel_shuffle(x: Array, groups: int) -> Any:
+def channel_shuffle(x: ArrayLike, groups: int) -> Array:
     """The channels of several groups in turn: the first of each, the second of each, and so on.
 
     Zhang et al., "ShuffleNet" (2017).
