@@ -8,7 +8,7 @@ operation looks up the module of its operands here.  Other array types are accep
 import contextlib
 import functools
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from fdbr.pytrees.locking import owner as owner
 
 __all__ = ["array_module", "device_get", "device_put", "lock", "protect", "to_numpy"]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-Array: TypeAlias = Any
-"""An array of any array module, or a traced value, which behaves as one."""
 
 # The module of each type; types are added when their first value comes.  `None` marks types that
 # any module accepts: Python's numbers, which are weak in type promotion.

@@ -11,6 +11,7 @@ from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.parameters import weight_and_bias
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike, Key
 from fdbr.tree import frozen
 
 __all__ = ["Linear"]
@@ -36,20 +37,20 @@ class Linear(Layer):
     (2, 3)
     """
 
-    weight: Any
-    bias: Any
+    weight: Array
+    bias: Array | None
 
     @classmethod
     def init(
         cls,
-        key: Any,
+        key: Key,
         in_features: int,
         out_features: int,
         *,
         bias: bool = True,
         weight_init: initializers.Initializer | None = None,
         bias_init: initializers.Initializer | None = None,
-        dtype: Any = np.float32,
+        dtype: DTypeLike = np.float32,
     ) -> Self:
         """Return a layer with fresh parameters.
 
@@ -83,7 +84,7 @@ class Linear(Layer):
         )
         return cls(*weight_and_bias(key, sizes, sizes[0], bias, weight_init, bias_init, dtype))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: ArrayLike) -> Array:
         """Return the output of shape ``(..., out_features)`` for ``x`` of shape ``(...,
         in_features)``.
 

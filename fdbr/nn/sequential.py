@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self, overload
 
 from fdbr import tree
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import name_of
 from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.nn.parameters import split_key
+from fdbr.pytrees.typing import Array
 from fdbr.tree import frozen, static
 
 __all__ = ["Lambda", "Sequential"]

@@ -4,15 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, device_put, to_numpy
+from fdbr.core.array_modules import array_module, device_put, to_numpy
 from fdbr.core.tracer import Tracer
 from fdbr.ops.declare import aligned, linear
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["beside", "device_of", "to_device"]
 
 
 @linear(x=lambda ct, to, back: _to_device(ct, to=back, back=to), batch=aligned)
-def _to_device(xp: Any, x: Array, *, to: Any, back: Any) -> Array:
+def _to_device(xp: Any, x: ArrayLike, *, to: Any, back: Any) -> Array:
     if device_of(x) == to:
         return x
     return to_numpy(x) if to == "cpu" else device_put(x, to)
@@ -25,7 +26,7 @@ def device_of(x: Array) -> Any:
     return _device_name(getattr(x, "device", "cpu"))
 
 
-def to_device(x: Array, device: Any, /) -> Any:
+def to_device(x: Any, device: Any, /) -> Any:
     """Move an array to a device: ``"cpu"``, the number of a CUDA device, or an array's ``device``.
 
     The operation is linear: its vjp moves the cotangent back.  Traced values have it as a method,
@@ -35,7 +36,7 @@ def to_device(x: Array, device: Any, /) -> Any:
     return x if to == back else _to_device(x, to=to, back=back)
 
 
-def beside(indices: Any, x: Array) -> Any:
+def beside(indices: Any, x: Any) -> Any:
     """Move indices or labels from host memory to the device of the array they index.
 
     They are small, come from where data is read, and have no derivative.  Other arrays are never

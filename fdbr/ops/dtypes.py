@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, refusal
 from fdbr.errors.public import public
@@ -16,6 +16,7 @@ from fdbr.ops.declare import aligned, constant, fit, linear
 from fdbr.ops.devices import to_device
 from fdbr.pytrees import dtypes
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "as_weak",
@@ -35,19 +36,19 @@ __all__ = [
 
 
 @linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned, elementwise=True)
-def _astype_inexact(xp: Any, x: Array, *, to: Any) -> Array:
+def _astype_inexact(xp: Any, x: ArrayLike, *, to: Any) -> Array:
     if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" and to.kind != "c":
         x = x.real
     return kernels.converted(x, to) if type(x) is np.ndarray else xp.asarray(x).astype(to)
 
 
 @constant(elementwise=True)
-def _astype_exact(xp: Any, x: Array, *, to: Any) -> Array:
+def _astype_exact(xp: Any, x: ArrayLike, *, to: Any) -> Array:
     return xp.asarray(x).astype(to)
 
 
 @public("fdbr.ops")
-def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
+def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
     """The array in another dtype.
 
     A cast to a floating or complex dtype is linear, and its gradient has the dtype of ``x``; a cast
@@ -195,19 +196,19 @@ def iinfo(dtype: Any, /) -> Any:
     return array_module(dtype).iinfo(_type_of(dtype))
 
 
-def is_number(x: Array) -> bool:
+def is_number(x: Any) -> bool:
     """Whether a value is a Python number, traced or not: weakly typed, without array methods."""
     while isinstance(x, Tracer):
         x = x.value
     return type(x) in (float, int, bool, complex)
 
 
-def is_traced(x: Array) -> bool:
+def is_traced(x: Any) -> bool:
     """Whether a value is traced."""
     return isinstance(x, Tracer)
 
 
-def is_complex(x: Array) -> bool:
+def is_complex(x: Any) -> bool:
     """Whether an array or number is complex."""
     return isinstance(x, complex) if not hasattr(x, "dtype") else x.dtype.kind == "c"
 
@@ -273,7 +274,7 @@ def _rounded(x: Any, to: Any) -> Any:
     return x.astype(to) if value is x else astype(x, to)[()]
 
 
-def as_weak(number: Any, x: Array) -> Any:
+def as_weak(number: Any, x: Any) -> Any:
     """Convert a Python number so that it does not promote the array's dtype.
 
     Only added dtypes such as bfloat16 need that: NumPy's own are not promoted by Python numbers.
@@ -294,7 +295,7 @@ def rounded_like(out: Any, *operands: Any) -> Any:
     return _rounded(out, to) if out.dtype != to and dtypes.is_short(to) else out
 
 
-def is_short(x: Array) -> bool:
+def is_short(x: Any) -> bool:
     """Whether an array is a 16-bit float, in which sums lose digits."""
     return getattr(x, "itemsize", 8) <= 2 and hasattr(x, "shape") and dtypes.is_short(x.dtype)
 

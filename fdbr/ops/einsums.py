@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear
@@ -24,6 +23,7 @@ from fdbr.ops.reductions.row_iteration import broadcast_product
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to, diagonal, moveaxis, permute_dims, reshape
 from fdbr.pytrees.dtypes import is_added
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["einsum", "inner_of_rows", "is_fast"]
 
@@ -31,7 +31,7 @@ _WINDOW = 8  # operands among which the cheapest pair is searched, which bounds 
 
 
 @public("fdbr.ops")
-def einsum(subscripts: str, /, *operands: Any) -> Any:
+def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
     """Einstein summation over named axes, as `numpy.einsum`.
 
     Parameters
@@ -186,7 +186,7 @@ def _batch_contract(apply: Any, values: Any, batched: Any, size: int, params: An
     y=lambda ct, x, shape, dtype, of_x, of_y, to: _transpose(ct, x, to, of_x, of_y, shape, dtype),
     batch=_batch_contract,
 )
-def _contract(xp: Any, x: Array, y: Array, *, of_x: str, of_y: str, to: str) -> Array:
+def _contract(xp: Any, x: ArrayLike, y: ArrayLike, *, of_x: str, of_y: str, to: str) -> Array:
     """Contract two operands by one batched matrix product.
 
     If no letter is summed, the result is an elementwise product.

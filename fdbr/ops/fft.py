@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.util.threads import available
 from fdbr.errors.checks import describe, index, integer
 from fdbr.errors.public import public
@@ -23,6 +23,7 @@ from fdbr.ops.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.padding import resize
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "fft",
@@ -66,7 +67,7 @@ def _library(xp: Any, x: Any) -> tuple[Any, dict[str, Any]]:
     x=lambda ct, shape, dtype, axes, norm: fit(_fft(ct, axes=axes, norm=norm), (shape, dtype)),
     batch=shifted("axes"),
 )
-def _fft(xp: Any, x: Array, *, axes: tuple[int, ...], norm: Norm) -> Array:
+def _fft(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], norm: Norm) -> Array:
     xp, more = _library(xp, x)
     if len(axes) == 1:
         return xp.fft.fft(x, axis=axes[0], norm=norm, **more)
@@ -81,7 +82,7 @@ def _fft(xp: Any, x: Array, *, axes: tuple[int, ...], norm: Norm) -> Array:
     x=lambda ct, shape, dtype, axes, norm: fit(_ifft(ct, axes=axes, norm=norm), (shape, dtype)),
     batch=shifted("axes"),
 )
-def _ifft(xp: Any, x: Array, *, axes: tuple[int, ...], norm: Norm) -> Array:
+def _ifft(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], norm: Norm) -> Array:
     xp, more = _library(xp, x)
     if len(axes) == 1:
         return xp.fft.ifft(x, axis=axes[0], norm=norm, **more)
@@ -104,7 +105,7 @@ def _ifft(xp: Any, x: Array, *, axes: tuple[int, ...], norm: Norm) -> Array:
     ),
     batch=shifted("axis"),
 )
-def _rfft(xp: Any, x: Array, *, axis: int, norm: Norm) -> Array:
+def _rfft(xp: Any, x: ArrayLike, *, axis: int, norm: Norm) -> Array:
     xp, more = _library(xp, x)
     return xp.fft.rfft(x, axis=axis, norm=norm, **more)
 
@@ -115,7 +116,7 @@ def _rfft(xp: Any, x: Array, *, axis: int, norm: Norm) -> Array:
     ),
     batch=shifted("axis"),
 )
-def _irfft(xp: Any, x: Array, *, n: int, axis: int, norm: Norm) -> Array:
+def _irfft(xp: Any, x: ArrayLike, *, n: int, axis: int, norm: Norm) -> Array:
     xp, more = _library(xp, x)
     return xp.fft.irfft(x, n, axis=axis, norm=norm, **more)
 
@@ -185,7 +186,7 @@ def _lengths(
 
 
 @public("fdbr.ops.fft")
-def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
+def fft(x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
     """The discrete Fourier transform along an axis.
 
     ``out[k] = sum(x[j] * exp(-2j * pi * j * k / n))``, divided by ``n`` if ``norm`` is
@@ -222,7 +223,9 @@ def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "back
 
 
 @public("fdbr.ops.fft")
-def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def ifft(
+    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Array:
     """The inverse of `fft`: ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
     Parameters and errors are those of `fft`.
@@ -238,13 +241,13 @@ def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
 
 @public("fdbr.ops.fft")
 def fftn(
-    x: Array,
+    x: ArrayLike,
     /,
     *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
-) -> Any:
+) -> Array:
     """The discrete Fourier transform along several axes: `fft` along one after the other.
 
     Parameters
@@ -277,13 +280,13 @@ def fftn(
 
 @public("fdbr.ops.fft")
 def ifftn(
-    x: Array,
+    x: ArrayLike,
     /,
     *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
-) -> Any:
+) -> Array:
     """The inverse of `fftn`, with its parameters and errors.
 
     >>> import numpy as np
@@ -306,7 +309,9 @@ def _as_complex(x: Any) -> Any:
 
 
 @public("fdbr.ops.fft")
-def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def rfft(
+    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Array:
     """The transform of real numbers: the first half of `fft`, ``n // 2 + 1`` numbers.
 
     Parameters are those of `fft`.
@@ -328,7 +333,9 @@ def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
 
 
 @public("fdbr.ops.fft")
-def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def irfft(
+    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Array:
     """The inverse of `rfft`: real numbers from half a spectrum.
 
     The imaginary parts of the first number, and of the last if ``n`` is even, do not count.
@@ -357,13 +364,13 @@ def _from_half(x: Any, n: int | None, axis: int, norm: Norm, name: str) -> Any:
 
 @public("fdbr.ops.fft")
 def rfftn(
-    x: Array,
+    x: ArrayLike,
     /,
     *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
-) -> Any:
+) -> Array:
     """`rfft` along the last of several axes, then `fft` along the others.
 
     Parameters are those of `fftn`.
@@ -389,13 +396,13 @@ def rfftn(
 
 @public("fdbr.ops.fft")
 def irfftn(
-    x: Array,
+    x: ArrayLike,
     /,
     *,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     norm: Norm = "backward",
-) -> Any:
+) -> Array:
     """The inverse of `rfftn`: `ifft` along all axes but the last, then `irfft` along that.
 
     ``s`` are the lengths of the result, of which -1 stands, as in NumPy, for that of ``x``; the
@@ -423,7 +430,9 @@ def _require_axis(places: tuple[int, ...], x: Any, name: str) -> None:
 
 
 @public("fdbr.ops.fft")
-def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def hfft(
+    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Array:
     """The transform of numbers with Hermitian symmetry, of which half are given: it is real.
 
     Parameters are those of `irfft`.
@@ -439,7 +448,9 @@ def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
 
 
 @public("fdbr.ops.fft")
-def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def ihfft(
+    x: ArrayLike, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward"
+) -> Array:
     """The inverse of `hfft`: half the numbers that real ones are the transform of.
 
     Parameters are those of `rfft`.

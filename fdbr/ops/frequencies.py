@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.math import arithmetic
-from fdbr.core.array_modules import Array, module_for
+from fdbr.core.array_modules import module_for
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
@@ -16,12 +16,15 @@ from fdbr.ops.elementwise.arithmetic import divide
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.iota import apply_to_iota
 from fdbr.ops.shape.manipulation import roll
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
 
 @public("fdbr.ops.fft")
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
+) -> Array:
     """The frequencies that the elements of `fft` stand for, at sample spacing ``d``.
 
     Those from 0 up come first, then the negative ones: ``[0, 1, …, -2, -1] / (n * d)``.
@@ -43,7 +46,9 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
 
 
 @public("fdbr.ops.fft")
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: Any = None
+) -> Array:
     """The frequencies that the elements of `rfft` stand for: ``[0, 1, …, n // 2] / (n * d)``.
 
     >>> from fdbr import ops
@@ -76,7 +81,7 @@ def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
 
 
 @public("fdbr.ops.fft")
-def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
+def fftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Array:
     """The array with frequency 0 in the middle of some axes, or of all.
 
     >>> from fdbr import ops
@@ -87,7 +92,7 @@ def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
 
 
 @public("fdbr.ops.fft")
-def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
+def ifftshift(x: ArrayLike, /, *, axes: int | Sequence[int] | None = None) -> Array:
     """The inverse of `fftshift`.
 
     >>> import numpy as np

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import devices
-from fdbr.core.array_modules import Array, device_put, module_for
+from fdbr.core.array_modules import device_put, module_for
 from fdbr.core.tracer import Tracer
 from fdbr.errors.public import public
+from fdbr.pytrees.typing import Array
 
 __all__ = [
     "bool",

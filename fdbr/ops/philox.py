@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.devices import kernel
 from fdbr.ops.declare import constant
 from fdbr.ops.declare.batches import align
+from fdbr.pytrees.typing import Array
 
 __all__ = ["random_words"]
 

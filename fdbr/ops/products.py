@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.lazy_cotangents import Deferred
 from fdbr.core.util.threads import divide, slices
 from fdbr.errors.checks import describe, index
@@ -28,6 +27,7 @@ from fdbr.ops.shape.manipulation import (
     reshape,
 )
 from fdbr.pytrees.dtypes import dtype_kind, is_added
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
 
@@ -93,7 +93,7 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
     y=_right_vjp,
     batch=_batch_matmul,
 )
-def _matmul(xp: Any, x: Array, y: Array) -> Array:
+def _matmul(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     if (
         x.itemsize <= 2 or y.itemsize <= 2
     ):  # `matmul` accumulates 16-bit floats in float32, `dot` does not
@@ -167,7 +167,7 @@ def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any)
     weight=_weight_vjp,
     batch=_batch_affine,
 )
-def _matmul_transposed(xp: Any, x: Array, weight: Array) -> Array:
+def _matmul_transposed(xp: Any, x: ArrayLike, weight: ArrayLike) -> Array:
     return _times_transposed(xp, x, weight)
 
 
@@ -189,7 +189,7 @@ def _times_transposed(xp: Any, x: Any, weight: Any) -> Any:
     fresh=True,
     total=True,
 )
-def _affine(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
+def _affine(xp: Any, x: ArrayLike, weight: ArrayLike, bias: ArrayLike) -> Array:
     out = _times_transposed(xp, x, weight)
     if bias.dtype != out.dtype:
         return out + bias
@@ -198,7 +198,7 @@ def _affine(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
 
 
 @public("fdbr.ops")
-def matmul(x: Array, y: Array, /) -> Array:
+def matmul(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The matrix product ``x @ y``.
 
     Parameters
@@ -248,7 +248,7 @@ def _times_vector(x: Any, y: Any) -> Any:
 
 
 @public("fdbr.ops")
-def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
+def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None, /) -> Array:
     """The affine map ``x @ weight.T + bias``, with weights of shape ``(outputs, inputs)``.
 
     Parameters
@@ -297,7 +297,7 @@ def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
 
 
 @public("fdbr.ops")
-def tensordot(x: Array, y: Array, /, *, axes: int | tuple[Any, Any] = 2) -> Array:
+def tensordot(x: ArrayLike, y: ArrayLike, /, *, axes: int | tuple[Any, Any] = 2) -> Array:
     """The sum of products over pairs of axes, one axis of each array.
 
     Parameters
@@ -370,7 +370,7 @@ def _sequence(axes: Any) -> tuple[int, ...]:
 
 
 @public("fdbr.ops")
-def vecdot(x: Array, y: Array, /, *, axis: int = -1) -> Any:
+def vecdot(x: ArrayLike, y: ArrayLike, /, *, axis: int = -1) -> Array:
     """The inner product of the vectors along an axis, ``sum(conj(x) * y)``.
 
     >>> import numpy as np
@@ -400,7 +400,7 @@ def _vecdot(x: Any, y: Any, axis: int) -> Any:
 
 
 @public("fdbr.ops")
-def outer(x: Array, y: Array, /) -> Any:
+def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The outer product of ``x`` and ``y``, both flattened: all products of an element of each.
 
     >>> import numpy as np
@@ -416,7 +416,7 @@ def outer(x: Array, y: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def inner(x: Array, y: Array, /) -> Any:
+def inner(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The sum of products over the last axes, as `numpy.inner`.
 
     >>> import numpy as np
@@ -429,7 +429,7 @@ def inner(x: Array, y: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def dot(x: Array, y: Array, /) -> Any:
+def dot(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The product over the last axis of ``x`` and the second-to-last of ``y``, as `numpy.dot`.
 
     >>> import numpy as np

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, leading, multilinear
@@ -18,6 +18,7 @@ from fdbr.ops.reductions.statistics import plain
 from fdbr.ops.shape.creation import arrays
 from fdbr.ops.shape.manipulation import concat, flip
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["convolve", "correlate", "interp"]
 
@@ -47,7 +48,7 @@ def _windows(xp: Any, x: Any, y: Any) -> Any:
     y=lambda ct, x, like: fit(_convolve_valid(ct, _reversed(x)), like),
     batch=leading(1),
 )
-def _convolve_full(xp: Any, x: Array, y: Array) -> Array:
+def _convolve_full(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """All overlaps of two sequences along the last axes, the others broadcasting."""
     if xp is np and x.ndim == y.ndim == 1:  # CuPy's loses digits in the Fourier transform
         return np.convolve(x, y, "full")
@@ -63,7 +64,7 @@ def _convolve_full(xp: Any, x: Array, y: Array) -> Array:
     y=lambda ct, x, like: fit(_reversed(_convolve_valid(x, _reversed(ct))), like),
     batch=leading(1),
 )
-def _convolve_valid(xp: Any, x: Array, y: Array) -> Array:
+def _convolve_valid(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The overlaps in which the whole of ``y`` takes part; it is not the longer one."""
     if xp is np and x.ndim == y.ndim == 1:
         return np.convolve(x, y, "valid")
@@ -75,7 +76,7 @@ def _reversed(x: Any) -> Any:
 
 
 @public("fdbr.ops")
-def convolve(x: Array, y: Array, /, mode: Overlap = "full") -> Any:
+def convolve(x: ArrayLike, y: ArrayLike, /, mode: Overlap = "full") -> Array:
     """The discrete convolution of two sequences: ``out[k] = sum(x[j] * y[k - j])``.
 
     Parameters
@@ -124,7 +125,7 @@ def _overlaps(x: Any, y: Any, mode: Any, first: int, name: str) -> Any:
 
 
 @public("fdbr.ops")
-def correlate(x: Array, y: Array, /, mode: Overlap = "valid") -> Any:
+def correlate(x: ArrayLike, y: ArrayLike, /, mode: Overlap = "valid") -> Array:
     """The cross-correlation of two sequences: ``out[k] = sum(x[j + k] * conj(y[j]))``.
 
     Parameters and errors are those of `convolve`; as in NumPy, ``"valid"`` is what it does by
@@ -148,7 +149,13 @@ def correlate(x: Array, y: Array, /, mode: Overlap = "valid") -> Any:
 @public("fdbr.ops")
 @where_it_lies
 def interp(
-    x: Array, xp: Any, fp: Any, /, left: Any = None, right: Any = None, period: float | None = None
+    x: ArrayLike,
+    xp: Any,
+    fp: ArrayLike,
+    /,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: float | None = None,
 ) -> Array:
     """The straight lines between samples, as `numpy.interp`.
 

@@ -235,7 +235,7 @@ def _outcomes(values: Any, size: int, kind: Any) -> list[Any]:
 @public("fdbr")
 def vmap(
     f: Callable[P, R],
-    in_axes: Any = 0,
+    in_axes: int | tuple[Any, ...] | list[Any] | dict[Any, Any] | None = 0,
     out_axes: Any = 0,
     *,
     axis_size: int | None = None,

@@ -5,9 +5,10 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core.array_modules import Array, array_module, lock, to_numpy
+from fdbr.core.array_modules import array_module, lock, to_numpy
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.pytrees.typing import Array
 from fdbr.tree import buffer, frozen
 
 __all__ = ["WalkerAlias"]

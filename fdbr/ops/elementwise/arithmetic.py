@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, dtype_of, elementwise, opaque
 from fdbr.ops.dtypes import as_weak, astype, is_complex, result_type
@@ -16,6 +15,7 @@ from fdbr.ops.elementwise.comparison import bitwise_or, greater, less, not_equal
 from fdbr.ops.elementwise.exponential import log
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.pytrees.dtypes import dtype_kind, is_added
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "abs",
@@ -52,7 +52,7 @@ _FEW = 1 << 8  # elements below which one call of `numpy.power` is faster than s
 
 
 @elementwise(x=1, y=1, exact=operator.add)
-def add(xp: Any, x: Array, y: Array) -> Array:
+def add(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The sum ``x + y``, element by element, with NumPy's broadcasting and promotion.
 
     >>> from fdbr import ops
@@ -63,7 +63,7 @@ def add(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=1, y=-1, exact=operator.sub)
-def subtract(xp: Any, x: Array, y: Array) -> Array:
+def subtract(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The difference ``x - y``, element by element.
 
     >>> from fdbr import ops
@@ -74,7 +74,7 @@ def subtract(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=lambda y: y, y=lambda x: x, exact=operator.mul)
-def multiply(xp: Any, x: Array, y: Array) -> Array:
+def multiply(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The product ``x * y``, element by element.
 
     >>> import fdbr
@@ -90,7 +90,7 @@ def multiply(xp: Any, x: Array, y: Array) -> Array:
     y=lambda out, y: -out / y,
     exact=operator.truediv,
 )
-def divide(xp: Any, x: Array, y: Array) -> Array:
+def divide(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The quotient ``x / y``, element by element; of integers it is floating.
 
     >>> from fdbr import ops
@@ -101,7 +101,7 @@ def divide(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=-1, exact=operator.neg)
-def negative(xp: Any, x: Array) -> Array:
+def negative(xp: Any, x: ArrayLike) -> Array:
     """The negation ``-x``.
 
     >>> from fdbr import ops
@@ -112,7 +112,7 @@ def negative(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=1, exact=operator.pos)
-def positive(xp: Any, x: Array) -> Array:
+def positive(xp: Any, x: ArrayLike) -> Array:
     """A copy of ``x``.
 
     >>> from fdbr import ops
@@ -123,7 +123,7 @@ def positive(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: x + x, exact=lambda x: x * x)
-def square(xp: Any, x: Array) -> Array:
+def square(xp: Any, x: ArrayLike) -> Array:
     """The square ``x * x``.
 
     >>> from fdbr import ops
@@ -134,7 +134,7 @@ def square(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda out: -out * out)
-def reciprocal(xp: Any, x: Array) -> Array:
+def reciprocal(xp: Any, x: ArrayLike) -> Array:
     """The reciprocal ``1 / x`` of floating numbers.
 
     >>> from fdbr import ops
@@ -145,7 +145,7 @@ def reciprocal(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda out: 0.5 / out)
-def sqrt(xp: Any, x: Array) -> Array:
+def sqrt(xp: Any, x: ArrayLike) -> Array:
     """The square root.
 
     >>> from fdbr import ops
@@ -162,7 +162,7 @@ def sqrt(xp: Any, x: Array) -> Array:
     exact=operator.pow,
     cost=20,
 )
-def _power(xp: Any, x: Array, y: Array) -> Array:
+def _power(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     return xp.power(x, y)
 
 
@@ -171,7 +171,7 @@ def _power(xp: Any, x: Array, y: Array) -> Array:
     heavy="backward",
     exact=lambda x, exponent: x**exponent,
 )
-def _integer_power(xp: Any, x: Array, *, exponent: int) -> Array:
+def _integer_power(xp: Any, x: ArrayLike, *, exponent: int) -> Array:
     if xp is np and isinstance(x, np.ndarray | np.generic) and dtype_kind(x.dtype) == "f":
         return _power_by_products(x, exponent)
     return x**exponent
@@ -196,7 +196,7 @@ def _power_by_products(x: Any, exponent: int) -> Any:
 
 
 @elementwise(x=lambda x, exponent: exponent * power(x, exponent - 1), heavy="backward")
-def _half_integer_power(xp: Any, x: Array, *, exponent: float) -> Array:
+def _half_integer_power(xp: Any, x: ArrayLike, *, exponent: float) -> Array:
     if type(x) is np.ndarray and x.dtype.char in "fd" and x.size >= _FEW:
         return _power_by_root(x, exponent)
     return xp.power(x, exponent)
@@ -216,7 +216,7 @@ def _power_by_root(x: Any, exponent: float) -> Any:
 
 
 @public("fdbr.ops", "pow")
-def power(x: Array, y: Array, /) -> Any:
+def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The power ``x ** y``, element by element.
 
     A Python integer as exponent accepts every base, negative numbers and zero included.
@@ -256,19 +256,19 @@ def _power_by_exponent(x: Any, out: Any) -> Any:
 
 
 @elementwise(x=lambda x: _real_sign(x), exact=operator.abs)
-def _real_abs(xp: Any, x: Array) -> Array:
+def _real_abs(xp: Any, x: ArrayLike) -> Array:
     return xp.abs(x)
 
 
 @opaque(
     x=(lambda ct, x: ct * sign(x).conj(), lambda t, x: (t * sign(x).conj()).real), batch=aligned
 )
-def _complex_abs(xp: Any, x: Array) -> Array:
+def _complex_abs(xp: Any, x: ArrayLike) -> Array:
     return xp.abs(x)
 
 
 @public("fdbr.ops")
-def abs(x: Array, /) -> Any:
+def abs(x: ArrayLike, /) -> Array:
     """The absolute value; its derivative at 0 is taken as 0.
 
     >>> import fdbr
@@ -280,7 +280,7 @@ def abs(x: Array, /) -> Any:
 
 
 @elementwise(x=lambda x, y: _share(x > y, x == y, x, y), y=lambda x, y: _share(y > x, x == y, x, y))
-def maximum(xp: Any, x: Array, y: Array) -> Array:
+def maximum(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The larger of ``x`` and ``y``; where they are equal, each has half the derivative.
 
     >>> from fdbr import ops
@@ -291,7 +291,7 @@ def maximum(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=lambda x, y: _share(x < y, x == y, x, y), y=lambda x, y: _share(y < x, x == y, x, y))
-def minimum(xp: Any, x: Array, y: Array) -> Array:
+def minimum(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The smaller of ``x`` and ``y``; where they are equal, each has half the derivative.
 
     >>> from fdbr import ops
@@ -307,7 +307,7 @@ def _share(won: Any, tied: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=1, y=lambda x, y: -floor_divide(x, y), heavy=True, exact=operator.mod)
-def remainder(xp: Any, x: Array, y: Array) -> Array:
+def remainder(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The remainder of ``x / y`` with the sign of ``y``, as Python's ``%``.
 
     >>> from fdbr import ops
@@ -320,7 +320,7 @@ def remainder(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=1, y=lambda x, y: -trunc(x / y))
-def fmod(xp: Any, x: Array, y: Array) -> Array:
+def fmod(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The remainder of ``x / y`` with the sign of ``x``, as in C; see `remainder`.
 
     >>> from fdbr import ops
@@ -335,7 +335,7 @@ def fmod(xp: Any, x: Array, y: Array) -> Array:
     y=lambda y, out: y / where(out == 0, 1, out),
     heavy=True,
 )
-def hypot(xp: Any, x: Array, y: Array) -> Array:
+def hypot(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The length ``sqrt(x*x + y*y)``, without overflow; its derivative at 0 is taken as 0.
 
     >>> from fdbr import ops
@@ -346,7 +346,7 @@ def hypot(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=lambda x, out: _real_sign(x) * _real_sign(out), y=None)
-def copysign(xp: Any, x: Array, y: Array) -> Array:
+def copysign(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The magnitude of ``x`` with the sign of ``y``.
 
     >>> from fdbr import ops
@@ -357,7 +357,7 @@ def copysign(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=1, y=None)
-def nextafter(xp: Any, x: Array, y: Array) -> Array:
+def nextafter(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The floating number next to ``x`` towards ``y``.
 
     >>> from fdbr import ops
@@ -368,7 +368,7 @@ def nextafter(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None)
-def _real_sign(xp: Any, x: Array) -> Array:
+def _real_sign(xp: Any, x: ArrayLike) -> Array:
     return xp.sign(x)
 
 
@@ -386,7 +386,7 @@ def _perpendicular(t: Any, x: Any, direction: Any) -> Any:
     ),
     batch=aligned,
 )
-def _complex_sign(xp: Any, x: Array) -> Array:
+def _complex_sign(xp: Any, x: ArrayLike) -> Array:
     x = xp.asarray(x)
     length = xp.abs(x)
     near = (length > 0) & (length < math.inf)
@@ -399,7 +399,7 @@ def _complex_sign(xp: Any, x: Array) -> Array:
 
 
 @public("fdbr.ops")
-def sign(x: Array, /) -> Any:
+def sign(x: ArrayLike, /) -> Array:
     """The sign: -1, 0 or 1; of a complex number ``x / abs(x)``.
 
     Of real numbers its derivative is 0 wherever it exists.
@@ -412,7 +412,7 @@ def sign(x: Array, /) -> Any:
 
 
 @elementwise(x=None)
-def floor(xp: Any, x: Array) -> Array:
+def floor(xp: Any, x: ArrayLike) -> Array:
     """The largest integer not above ``x``, in ``x``'s dtype.
 
     Its derivative is 0 wherever it exists.
@@ -425,7 +425,7 @@ def floor(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=None)
-def ceil(xp: Any, x: Array) -> Array:
+def ceil(xp: Any, x: ArrayLike) -> Array:
     """The smallest integer not below ``x``, in ``x``'s dtype.
 
     Its derivative is 0 wherever it exists.
@@ -438,7 +438,7 @@ def ceil(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=None)
-def trunc(xp: Any, x: Array) -> Array:
+def trunc(xp: Any, x: ArrayLike) -> Array:
     """The integer next to ``x`` towards zero, in ``x``'s dtype.
 
     Its derivative is 0 wherever it exists.
@@ -451,7 +451,7 @@ def trunc(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=None)
-def round(xp: Any, x: Array) -> Array:
+def round(xp: Any, x: ArrayLike) -> Array:
     """The nearest integer, halves to even, in ``x``'s dtype.
 
     Its derivative is 0 wherever it exists.
@@ -464,7 +464,7 @@ def round(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=None, y=None, heavy=True, exact=operator.floordiv)
-def floor_divide(xp: Any, x: Array, y: Array) -> Array:
+def floor_divide(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The quotient rounded down, as Python's ``//``; its derivative is 0 wherever it exists.
 
     >>> from fdbr import ops
@@ -477,7 +477,7 @@ def floor_divide(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=lambda x, out: x == out, heavy="backward")
-def _clipped(xp: Any, x: Array, *, low: float, high: float) -> Array:
+def _clipped(xp: Any, x: ArrayLike, *, low: float, high: float) -> Array:
     return clipped(xp, x, low, high)
 
 
@@ -499,7 +499,7 @@ _SINGLE_AND_DOUBLE = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
 @public("fdbr.ops")
-def clip(x: Array, /, min: Any = None, max: Any = None) -> Any:
+def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
     """The elements limited to ``[min, max]``; `None` means no bound.
 
     Elements within the bounds, or equal to one, have derivative 1.  Elements replaced by a bound

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import aligned, dtype_of, elementwise, fit, linear
 from fdbr.ops.declare.select import choose
+from fdbr.pytrees.typing import Array, ArrayLike, Mask
 
 __all__ = [
     "bitwise_and",
@@ -40,7 +40,7 @@ __all__ = [
     batch=aligned,
     elementwise=True,
 )
-def where(xp: Any, condition: Array, x: Array, y: Array) -> Array:
+def where(xp: Any, condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     """``x`` where the condition is true and ``y`` elsewhere, with broadcasting.
 
     The operand that is not selected gets derivative 0 there.  If the function that computed it
@@ -57,7 +57,7 @@ def where(xp: Any, condition: Array, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.eq)
-def equal(xp: Any, x: Array, y: Array) -> Array:
+def equal(xp: Any, x: ArrayLike, y: ArrayLike) -> Any:
     """Whether ``x == y``, element by element.
 
     >>> from fdbr import ops
@@ -71,7 +71,7 @@ def equal(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.ne)
-def not_equal(xp: Any, x: Array, y: Array) -> Array:
+def not_equal(xp: Any, x: ArrayLike, y: ArrayLike) -> Any:
     """Whether ``x != y``, element by element.
 
     >>> from fdbr import ops
@@ -85,7 +85,7 @@ def not_equal(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.lt)
-def less(xp: Any, x: Array, y: Array) -> Array:
+def less(xp: Any, x: ArrayLike, y: ArrayLike) -> Mask:
     """Whether ``x < y``, element by element.
 
     >>> from fdbr import ops
@@ -96,7 +96,7 @@ def less(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.le)
-def less_equal(xp: Any, x: Array, y: Array) -> Array:
+def less_equal(xp: Any, x: ArrayLike, y: ArrayLike) -> Mask:
     """Whether ``x <= y``, element by element.
 
     >>> from fdbr import ops
@@ -107,7 +107,7 @@ def less_equal(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.gt)
-def greater(xp: Any, x: Array, y: Array) -> Array:
+def greater(xp: Any, x: ArrayLike, y: ArrayLike) -> Mask:
     """Whether ``x > y``, element by element.
 
     >>> from fdbr import ops
@@ -118,7 +118,7 @@ def greater(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.ge)
-def greater_equal(xp: Any, x: Array, y: Array) -> Array:
+def greater_equal(xp: Any, x: ArrayLike, y: ArrayLike) -> Mask:
     """Whether ``x >= y``, element by element.
 
     >>> from fdbr import ops
@@ -136,7 +136,7 @@ def _truths(xp: Any, *operands: Any) -> Any:
 
 
 @elementwise(x=None, y=None)
-def logical_and(xp: Any, x: Array, y: Array) -> Array:
+def logical_and(xp: Any, x: ArrayLike, y: ArrayLike) -> Mask:
     """Whether both ``x`` and ``y`` are true, element by element.
 
     >>> from fdbr import ops
@@ -147,7 +147,7 @@ def logical_and(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None)
-def logical_or(xp: Any, x: Array, y: Array) -> Array:
+def logical_or(xp: Any, x: ArrayLike, y: ArrayLike) -> Mask:
     """Whether at least one of ``x`` and ``y`` is true, element by element.
 
     >>> from fdbr import ops
@@ -158,7 +158,7 @@ def logical_or(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None)
-def logical_xor(xp: Any, x: Array, y: Array) -> Array:
+def logical_xor(xp: Any, x: ArrayLike, y: ArrayLike) -> Mask:
     """Whether exactly one of ``x`` and ``y`` is true, element by element.
 
     >>> from fdbr import ops
@@ -169,7 +169,7 @@ def logical_xor(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None)
-def logical_not(xp: Any, x: Array) -> Array:
+def logical_not(xp: Any, x: ArrayLike) -> Mask:
     """Whether ``x`` is false, element by element.
 
     >>> from fdbr import ops
@@ -180,7 +180,7 @@ def logical_not(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=None)
-def isfinite(xp: Any, x: Array) -> Array:
+def isfinite(xp: Any, x: ArrayLike) -> Mask:
     """Whether ``x`` is finite, element by element.
 
     >>> from fdbr import ops
@@ -191,7 +191,7 @@ def isfinite(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=None)
-def isinf(xp: Any, x: Array) -> Array:
+def isinf(xp: Any, x: ArrayLike) -> Mask:
     """Whether ``x`` is infinite, element by element.
 
     >>> from fdbr import ops
@@ -202,7 +202,7 @@ def isinf(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=None)
-def isnan(xp: Any, x: Array) -> Array:
+def isnan(xp: Any, x: ArrayLike) -> Mask:
     """Whether ``x`` is not a number, element by element.
 
     >>> from fdbr import ops
@@ -213,7 +213,7 @@ def isnan(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=None)
-def signbit(xp: Any, x: Array) -> Array:
+def signbit(xp: Any, x: ArrayLike) -> Mask:
     """Whether the sign bit of ``x`` is set, element by element.
 
     >>> from fdbr import ops
@@ -224,7 +224,7 @@ def signbit(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.and_)
-def bitwise_and(xp: Any, x: Array, y: Array) -> Array:
+def bitwise_and(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The bitwise AND of integers or booleans.
 
     >>> from fdbr import ops
@@ -235,7 +235,7 @@ def bitwise_and(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.or_)
-def bitwise_or(xp: Any, x: Array, y: Array) -> Array:
+def bitwise_or(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The bitwise OR of integers or booleans.
 
     >>> from fdbr import ops
@@ -246,7 +246,7 @@ def bitwise_or(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.xor)
-def bitwise_xor(xp: Any, x: Array, y: Array) -> Array:
+def bitwise_xor(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The bitwise XOR of integers or booleans.
 
     >>> from fdbr import ops
@@ -257,7 +257,7 @@ def bitwise_xor(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.lshift)
-def bitwise_left_shift(xp: Any, x: Array, y: Array) -> Array:
+def bitwise_left_shift(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The bits of the integer ``x`` shifted left by ``y``.
 
     >>> from fdbr import ops
@@ -268,7 +268,7 @@ def bitwise_left_shift(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None, y=None, exact=operator.rshift)
-def bitwise_right_shift(xp: Any, x: Array, y: Array) -> Array:
+def bitwise_right_shift(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The bits of the integer ``x`` shifted right by ``y``.
 
     >>> from fdbr import ops
@@ -279,7 +279,7 @@ def bitwise_right_shift(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=None)
-def bitwise_invert(xp: Any, x: Array) -> Array:
+def bitwise_invert(xp: Any, x: ArrayLike) -> Array:
     """The bitwise NOT of integers or booleans.
 
     >>> from fdbr import ops

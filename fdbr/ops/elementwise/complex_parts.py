@@ -5,29 +5,29 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.math.complex_numbers import as_imaginary
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, linear
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.shape.creation import asarray, zeros_like
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["conj", "imag", "real"]
 
 
 @linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned, view="always")
-def _real(xp: Any, x: Array) -> Array:
+def _real(xp: Any, x: ArrayLike) -> Array:
     return x.real
 
 
 @linear(
     x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned, view="always"
 )
-def _imag(xp: Any, x: Array) -> Array:
+def _imag(xp: Any, x: ArrayLike) -> Array:
     return x.imag
 
 
 @linear(x=lambda ct: imag(ct), batch=aligned)
-def _imaginary(xp: Any, x: Array) -> Array:
+def _imaginary(xp: Any, x: ArrayLike) -> Array:
     """``-1j * x`` of real ``x``; the real part is 0, where a product would have ``0 * inf``."""
     if type(x) is np.ndarray and x.ndim:
         found = as_imaginary(x)
@@ -41,12 +41,12 @@ def _imaginary(xp: Any, x: Array) -> Array:
 
 
 @linear(x=lambda ct: conj(ct), batch=aligned)
-def _conj(xp: Any, x: Array) -> Array:
+def _conj(xp: Any, x: ArrayLike) -> Array:
     return xp.conj(x)
 
 
 @public("fdbr.ops")
-def real(x: Array, /) -> Any:
+def real(x: ArrayLike, /) -> Array:
     """The real part; real numbers are returned unchanged.
 
     >>> from fdbr import ops
@@ -57,7 +57,7 @@ def real(x: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def imag(x: Array, /) -> Any:
+def imag(x: ArrayLike, /) -> Array:
     """The imaginary part; zeros for real numbers.
 
     >>> from fdbr import ops
@@ -68,7 +68,7 @@ def imag(x: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def conj(x: Array, /) -> Any:
+def conj(x: ArrayLike, /) -> Array:
     """The complex conjugate; real numbers are returned unchanged.
 
     >>> from fdbr import ops

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare.elementwise import elementwise
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "exp",
@@ -20,7 +20,7 @@ __all__ = [
 
 
 @elementwise(x=lambda out: out)
-def exp(xp: Any, x: Array) -> Array:
+def exp(xp: Any, x: ArrayLike) -> Array:
     """The exponential ``e**x``.
 
     >>> from fdbr import ops
@@ -31,7 +31,7 @@ def exp(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: exp(x), heavy=True)  # out + 1 cancels where out is near -1
-def expm1(xp: Any, x: Array) -> Array:
+def expm1(xp: Any, x: ArrayLike) -> Array:
     """``exp(x) - 1``, accurate near 0.
 
     >>> from fdbr import ops
@@ -42,7 +42,7 @@ def expm1(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda out: math.log(2) * out, heavy=True)
-def exp2(xp: Any, x: Array) -> Array:
+def exp2(xp: Any, x: ArrayLike) -> Array:
     """The power ``2**x``.
 
     >>> from fdbr import ops
@@ -53,7 +53,7 @@ def exp2(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / x)
-def log(xp: Any, x: Array) -> Array:
+def log(xp: Any, x: ArrayLike) -> Array:
     """The natural logarithm.
 
     >>> from fdbr import ops
@@ -64,7 +64,7 @@ def log(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / (1 + x), heavy=True)
-def log1p(xp: Any, x: Array) -> Array:
+def log1p(xp: Any, x: ArrayLike) -> Array:
     """``log(1 + x)``, accurate near 0.
 
     >>> from fdbr import ops
@@ -75,7 +75,7 @@ def log1p(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / math.log(2) / x, heavy=True)
-def log2(xp: Any, x: Array) -> Array:
+def log2(xp: Any, x: ArrayLike) -> Array:
     """The logarithm to base 2.
 
     >>> from fdbr import ops
@@ -86,7 +86,7 @@ def log2(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / math.log(10) / x, heavy=True)
-def log10(xp: Any, x: Array) -> Array:
+def log10(xp: Any, x: ArrayLike) -> Array:
     """The logarithm to base 10.
 
     >>> from fdbr import ops
@@ -97,7 +97,7 @@ def log10(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x, out, rate: -2 * rate * x * out, heavy=True)
-def gaussian(xp: Any, x: Array, *, rate: float) -> Array:
+def gaussian(xp: Any, x: ArrayLike, *, rate: float) -> Array:
     """``exp(-rate * x**2)``, in float64 for float32: a rounded exponent would cost digits."""
     if xp is not np and hasattr(xp, "fma"):  # kernels have a function of their own
         return xp.gaussian(x, rate)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.devices import scipy_of
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
@@ -17,6 +16,7 @@ from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import negative_abs, tanh
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["logaddexp", "sigmoid", "sigmoid_derivative"]
 
@@ -33,7 +33,7 @@ def sigmoid_derivative(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: sigmoid_derivative(x), heavy=True)
-def sigmoid(xp: Any, x: Array) -> Array:
+def sigmoid(xp: Any, x: ArrayLike) -> Array:
     """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
 
     >>> from fdbr import ops
@@ -71,7 +71,7 @@ def sigmoid(xp: Any, x: Array) -> Array:
     heavy=True,
     double=True,
 )
-def logaddexp(xp: Any, x: Array, y: Array) -> Array:
+def logaddexp(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """``log(exp(x) + exp(y))``, without overflow.
 
     >>> from fdbr import ops

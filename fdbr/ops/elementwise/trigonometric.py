@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import hypot, sqrt, square
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "acos",
@@ -25,7 +25,7 @@ __all__ = [
 
 
 @elementwise(x=lambda x: cos(x))
-def sin(xp: Any, x: Array) -> Array:
+def sin(xp: Any, x: ArrayLike) -> Array:
     """The sine of an angle in radians.
 
     >>> from fdbr import ops
@@ -36,7 +36,7 @@ def sin(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: -sin(x))
-def cos(xp: Any, x: Array) -> Array:
+def cos(xp: Any, x: ArrayLike) -> Array:
     """The cosine of an angle in radians.
 
     >>> from fdbr import ops
@@ -47,7 +47,7 @@ def cos(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / square(cos(x)), heavy=True)
-def tan(xp: Any, x: Array) -> Array:
+def tan(xp: Any, x: ArrayLike) -> Array:
     """The tangent of an angle in radians.
 
     >>> from fdbr import ops
@@ -58,7 +58,7 @@ def tan(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / sqrt((1 - x) * (1 + x)), heavy=True)
-def asin(xp: Any, x: Array) -> Array:
+def asin(xp: Any, x: ArrayLike) -> Array:
     """The inverse sine, in radians.
 
     >>> from fdbr import ops
@@ -69,7 +69,7 @@ def asin(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: -1 / sqrt((1 - x) * (1 + x)), heavy=True)
-def acos(xp: Any, x: Array) -> Array:
+def acos(xp: Any, x: ArrayLike) -> Array:
     """The inverse cosine, in radians.
 
     >>> from fdbr import ops
@@ -80,7 +80,7 @@ def acos(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / (1 + x * x), heavy=True)
-def atan(xp: Any, x: Array) -> Array:
+def atan(xp: Any, x: ArrayLike) -> Array:
     """The inverse tangent, in radians.
 
     >>> from fdbr import ops
@@ -95,7 +95,7 @@ def atan(xp: Any, x: Array) -> Array:
     x=lambda y, x: -_divided_by_square(y, hypot(x, y)),
     heavy=True,
 )
-def atan2(xp: Any, y: Array, x: Array) -> Array:
+def atan2(xp: Any, y: ArrayLike, x: ArrayLike) -> Array:
     """The angle of the point ``(x, y)``, in radians, within [-pi, pi].
 
     >>> from fdbr import ops
@@ -111,7 +111,7 @@ def _divided_by_square(x: Any, length: Any) -> Any:
 
 
 @elementwise(x=lambda x: cosh(x), heavy=True)
-def sinh(xp: Any, x: Array) -> Array:
+def sinh(xp: Any, x: ArrayLike) -> Array:
     """The hyperbolic sine.
 
     >>> from fdbr import ops
@@ -122,7 +122,7 @@ def sinh(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: sinh(x), heavy=True)
-def cosh(xp: Any, x: Array) -> Array:
+def cosh(xp: Any, x: ArrayLike) -> Array:
     """The hyperbolic cosine.
 
     >>> from fdbr import ops
@@ -145,7 +145,7 @@ def _tanh_derivative(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: _tanh_derivative(x), heavy=True)
-def tanh(xp: Any, x: Array) -> Array:
+def tanh(xp: Any, x: ArrayLike) -> Array:
     """The hyperbolic tangent.
 
     >>> from fdbr import ops
@@ -156,7 +156,7 @@ def tanh(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / (sqrt(x * x + 1) if is_complex(x) else hypot(x, 1)), heavy=True)
-def asinh(xp: Any, x: Array) -> Array:
+def asinh(xp: Any, x: ArrayLike) -> Array:
     """The inverse hyperbolic sine.
 
     >>> from fdbr import ops
@@ -167,7 +167,7 @@ def asinh(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / (sqrt(x - 1) * sqrt(x + 1)), heavy=True)
-def acosh(xp: Any, x: Array) -> Array:
+def acosh(xp: Any, x: ArrayLike) -> Array:
     """The inverse hyperbolic cosine.
 
     >>> from fdbr import ops
@@ -178,7 +178,7 @@ def acosh(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / ((1 - x) * (1 + x)), heavy=True)
-def atanh(xp: Any, x: Array) -> Array:
+def atanh(xp: Any, x: ArrayLike) -> Array:
     """The inverse hyperbolic tangent.
 
     >>> from fdbr import ops

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.math.normal import ERF, ERF_END
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare.select import choose
 
 __all__ = [
@@ -48,7 +47,7 @@ def _corrected(out: Any, is_wrong: Any, function: Any, *operands: Any) -> Any:
     return out
 
 
-def logaddexp(x: Array, y: Array) -> Any:
+def logaddexp(x: Any, y: Any) -> Any:
     """``log(exp(x) + exp(y))``."""
     out = x - y
     np.abs(out, out=out)
@@ -59,7 +58,7 @@ def logaddexp(x: Array, y: Array) -> Any:
     return _corrected(out, ~np.isfinite(out), np.logaddexp, x, y)
 
 
-def hypot(x: Array, y: Array) -> Any:
+def hypot(x: Any, y: Any) -> Any:
     """``sqrt(x*x + y*y)``."""
     out = x * x + y * y
     limits = np.finfo(out.dtype)
@@ -68,7 +67,7 @@ def hypot(x: Array, y: Array) -> Any:
     return _corrected(out, is_wrong, np.hypot, x, y)
 
 
-def copysign(x: Array, y: Array) -> Any:
+def copysign(x: Any, y: Any) -> Any:
     """The magnitude of ``x`` with the sign of ``y``."""
     dtype = x.dtype if type(x) is np.ndarray else y.dtype
     bits = _BITS[dtype]
@@ -77,7 +76,7 @@ def copysign(x: Array, y: Array) -> Any:
     return (magnitude | (np.asarray(y, dtype).view(bits) & sign)).view(dtype)
 
 
-def remainder(x: Array, y: Array) -> Any:
+def remainder(x: Any, y: Any) -> Any:
     """``x`` modulo ``y``, with the sign of ``y``, in single precision."""
     quotient, is_wrong = _quotient(x, y, 1 << 28)
     with np.errstate(invalid="ignore"):
@@ -87,7 +86,7 @@ def remainder(x: Array, y: Array) -> Any:
     return _corrected(quotient.astype(np.float32), is_wrong, np.remainder, x, y)
 
 
-def floor_divide(x: Array, y: Array) -> Any:
+def floor_divide(x: Any, y: Any) -> Any:
     """``x / y`` rounded down, in single precision."""
     quotient, is_wrong = _quotient(x, y, 1 << 23)
     return _corrected(quotient.astype(np.float32), is_wrong, np.floor_divide, x, y)
@@ -101,7 +100,7 @@ def _quotient(x: Any, y: Any, most: int) -> Any:
         return quotient, ~(np.abs(quotient) < most) | np.isinf(y)
 
 
-def expit(x: Array) -> Any:
+def expit(x: Any) -> Any:
     """The logistic function in single precision, accurate where it is small."""
     small = np.abs(x)
     np.negative(small, out=small)
@@ -112,7 +111,7 @@ def expit(x: Array) -> Any:
     return out
 
 
-def logit(x: Array) -> Any:
+def logit(x: Any) -> Any:
     """``log(x / (1 - x))`` of float32; float64 inside avoids cancellation near 1/2."""
     x = x.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -120,7 +119,7 @@ def logit(x: Array) -> Any:
         return np.log(x, out=x).astype(np.float32)
 
 
-def erf(x: Array) -> Any:
+def erf(x: Any) -> Any:
     """The error function in single precision."""
     x = np.clip(x, -ERF_END, ERF_END)
     square = x * x

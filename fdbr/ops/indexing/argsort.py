@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.util.threads import divide, parts
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array
 
 __all__ = ["fast_argsort", "indices_of_ranks"]
 

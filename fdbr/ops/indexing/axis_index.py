@@ -13,7 +13,7 @@ from fdbr.backends.cpu.library.gather_scatter.gather_scatter import (
     moves,
     scattered,
 )
-from fdbr.core.array_modules import Array
+from fdbr.pytrees.typing import Array
 
 __all__ = [
     "is_small",

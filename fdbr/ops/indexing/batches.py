@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.ops.declare.batches import align, spread
 from fdbr.ops.indexing.keys import SLOT, Key
 from fdbr.ops.shape.manipulation import moveaxis
+from fdbr.pytrees.typing import Array
 
 __all__ = ["batch_erase", "batch_last_written", "batch_reading", "batch_replace", "batch_scatter"]
 

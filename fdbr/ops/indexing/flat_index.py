@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.core.array_modules import Array
 from fdbr.core.util.threads import divide
 from fdbr.ops.indexing.axis_index import (
     index_of_key,
@@ -21,6 +20,7 @@ from fdbr.ops.indexing.axis_index import (
     read_by_kernel,
     write_by_kernel,
 )
+from fdbr.pytrees.typing import Array
 
 __all__ = ["add_at", "scatter_add", "last_written", "put_at", "read_at", "region_shape"]
 

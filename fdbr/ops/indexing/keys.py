@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, is_array, keep, on_device
+from fdbr.core.array_modules import array_module, is_array, keep, on_device
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
 from fdbr.ops.devices import beside
@@ -36,7 +36,7 @@ class _ScalarMask(Exception):
     """Raised where a part of a key is a boolean scalar, not a mask."""
 
 
-def split(key: Any, x: Array, is_trusted: bool = False) -> tuple[Key, tuple[Any, ...], Any]:
+def split(key: Any, x: Any, is_trusted: bool = False) -> tuple[Key, tuple[Any, ...], Any]:
     """Split a key; return its structure, its index arrays, and the array that they index.
 
     Keys that the library made are trusted: their indices are not checked.
@@ -109,7 +109,7 @@ def _part(part: Any, x: Any) -> Any:
     return part
 
 
-def in_range(part: Any, x: Array, axis: int) -> Any:
+def in_range(part: Any, x: Any, axis: int) -> Any:
     """Check an index array and move it to the device of ``x``.
 
     If ``x`` is traced, the index is kept for the backward pass, so it is locked or copied.  NumPy
@@ -145,7 +145,7 @@ def _true_elements(mask: Any, x: Any, axis: int) -> Sequence[Any]:
     return [beside(indices, x) for indices in found]
 
 
-def join(key: Key, indices: Sequence[Any]) -> Key:
+def join(key: Key, indices: Sequence[Any]) -> Any:
     """Insert the index arrays into the structure, giving a key for NumPy."""
     if not indices:
         return key

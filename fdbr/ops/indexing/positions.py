@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import constant
 from fdbr.ops.indexing import flat_index
 from fdbr.pytrees.dtypes import dtype_kind, is_short
+from fdbr.pytrees.typing import Array
 
 __all__ = ["extremes_at", "last_written", "put_at", "sums_at", "checked_index"]
 

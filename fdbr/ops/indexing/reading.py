@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.library.copy import joined
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.lazy_cotangents import Deferred
 from fdbr.core.primitive import host_types
 from fdbr.core.tracer import Tracer
@@ -25,6 +25,7 @@ from fdbr.ops.reductions.row_iteration import unbuffered_rows
 from fdbr.ops.shape.creation import asarray, holds_array
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.pytrees.dtypes import is_short
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["along_axis", "getitem", "pick", "take", "take_along_axis"]
 
@@ -33,7 +34,7 @@ _SOME = 1 << 6  # size of an index array from which on a kernel may be faster
 
 
 @public("fdbr.ops")
-def getitem(x: Array, key: Any, /) -> Any:
+def getitem(x: ArrayLike, key: Any, /) -> Array:
     """The elements ``x[key]``, by NumPy's basic and advanced indexing.
 
     The cotangents of an element that the key selects several times are summed.
@@ -63,7 +64,7 @@ def _read(x: Any, key: Any) -> Any:
     return x[key]
 
 
-def pick(x: Array, key: Key) -> Any:
+def pick(x: Any, key: Key) -> Any:
     """Index by a key that the library made, without checking that its indices are in range."""
     if not isinstance(x, Tracer) and not _has_tracer(key):
         return read_at(array_module(x), x, key)
@@ -137,12 +138,12 @@ def _concatenated(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
 
 
 @linear(x=_slice_vjp, batch=_batch_slice, view="elements")
-def _slice(xp: Any, x: Array, *, key: Any) -> Array:
+def _slice(xp: Any, x: ArrayLike, *, key: Any) -> Array:
     return x[key]
 
 
 @linear(x=lambda ct, key: _slice(ct, key=key), batch=_batch_slice, fresh=True)
-def _unslice(xp: Any, x: Array, *, shape: tuple[int, ...], key: Any) -> Array:
+def _unslice(xp: Any, x: ArrayLike, *, shape: tuple[int, ...], key: Any) -> Array:
     out = xp.zeros(shape, dtype=x.dtype)
     out[key] = x
     return out
@@ -173,7 +174,7 @@ def _dtypes_of_sum(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> tuple[A
 
 
 @indexed(_gather_vjp, batch=batch_reading, fresh=True)
-def _gather(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
+def _gather(xp: Any, x: ArrayLike, *indices: Any, key: Key) -> Array:
     return read_at(xp, x, join(key, indices))
 
 
@@ -182,12 +183,12 @@ def _gather(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
     batch=batch_scatter,
     fresh=True,
 )
-def _scatter(xp: Any, x: Array, *indices: Any, shape: tuple[int, ...], key: Key) -> Array:
+def _scatter(xp: Any, x: ArrayLike, *indices: Any, shape: tuple[int, ...], key: Key) -> Array:
     return sums_at(xp, shape, join(key, indices), x)
 
 
 @public("fdbr.ops")
-def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Any:
+def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Array:
     """The elements at indices along an axis; `None` flattens the array first.
 
     >>> import numpy as np
@@ -205,7 +206,7 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Any:
 
 
 @public("fdbr.ops")
-def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Any:
+def take_along_axis(x: ArrayLike, indices: ArrayLike, /, *, axis: int = -1) -> Array:
     """The elements at ``indices`` along an axis, one index for each element of the result.
 
     ``indices`` has as many dimensions as ``x`` and broadcasts with it on the other axes.
@@ -226,7 +227,7 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Any:
     return along_axis(x, indices, axis)
 
 
-def along_axis(x: Array, indices: Array, axis: int) -> Any:
+def along_axis(x: Any, indices: Any, axis: int) -> Any:
     """Compute `take_along_axis` for indices that are known to be in range."""
     xp = array_module(indices if isinstance(x, Tracer) else x)
     key: list[Any] = []

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -18,6 +18,7 @@ from fdbr.ops.indexing.sorting import argsort
 from fdbr.ops.reductions.reduce import count_nonzero
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.ops.shape.manipulation import concat, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["nonzero", "searchsorted"]
 
@@ -26,7 +27,7 @@ _MANY = 1 << 12  # elements from which on NumPy's nonzero of several axes is slo
 
 @public("fdbr.ops")
 @where_it_lies
-def nonzero(x: Array, /) -> tuple[Any, ...]:
+def nonzero(x: ArrayLike, /) -> tuple[Any, ...]:
     """The indices of the nonzero elements: for each axis, an array of indices on it.
 
     Their number depends on the elements.  Under `vmap` the batch is split into groups of examples
@@ -91,7 +92,7 @@ def _batch_searchsorted(apply: Any, values: Any, batched: Any, size: int, params
 
 
 @constant(batch=_batch_searchsorted)
-def _searchsorted(xp: Any, x: Array, y: Array, *, side: Any) -> Array:
+def _searchsorted(xp: Any, x: ArrayLike, y: ArrayLike, *, side: Any) -> Array:
     if xp is not np:
         return xp.searchsorted(x, y, side=side)
     if y.nbytes < LEAST:
@@ -110,7 +111,12 @@ def _searchsorted(xp: Any, x: Array, y: Array, *, side: Any) -> Array:
 @public("fdbr.ops")
 @where_it_lies
 def searchsorted(
-    x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    side: Literal["left", "right"] = "left",
+    sorter: ArrayLike | None = None,
 ) -> Array:
     """The indices in a sorted array at which inserting elements keeps it sorted.
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, copy_of, where_it_lies
+from fdbr.core.array_modules import array_module, copy_of, where_it_lies
 from fdbr.core.tracer import is_differentiated
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
@@ -25,6 +25,7 @@ from fdbr.ops.reductions.reduce import max as _max
 from fdbr.ops.shape.creation import asarray, holds_array, ones_like, zeros_like
 from fdbr.ops.shape.manipulation import broadcast_to
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["gather", "scatter", "segment_sum"]
 
@@ -33,7 +34,9 @@ Reduce = Literal["sum", "mean", "amax", "amin"]
 
 @public("fdbr.ops")
 @where_it_lies
-def segment_sum(data: Array, segment_ids: Array, /, num_segments: int | None = None) -> Array:
+def segment_sum(
+    data: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None
+) -> Array:
     """The sums of rows by segment: ``out[i]`` is the sum of all ``data[j]`` in segment ``i``.
 
     Parameters
@@ -119,7 +122,7 @@ def _checked(x: Any, dim: int, index: Any, name: str) -> tuple[Any, int, Any]:
 
 @public("fdbr.ops")
 @where_it_lies
-def gather(x: Array, dim: int, index: Any, /) -> Array:
+def gather(x: ArrayLike, dim: int, index: ArrayLike, /) -> Array:
     """The elements at ``index`` along an axis, as `torch.gather`.
 
     For example ``out[i, j, k] = x[i, index[i, j, k], k]`` along axis 1 of three.
@@ -158,15 +161,15 @@ def gather(x: Array, dim: int, index: Any, /) -> Array:
 @public("fdbr.ops")
 @where_it_lies
 def scatter(
-    x: Array,
+    x: ArrayLike,
     dim: int,
-    index: Any,
-    src: Any,
+    index: ArrayLike,
+    src: ArrayLike,
     /,
     *,
     reduce: Reduce | None = None,
     include_self: bool = True,
-) -> Any:
+) -> Array:
     """A copy of ``x`` with elements of ``src`` written at ``index`` along an axis.
 
     It is PyTorch's ``scatter``, and with ``reduce`` its ``scatter_reduce``.  For example
@@ -325,7 +328,7 @@ def _batch_extreme(apply: Any, values: Any, batched: Any, size: int, params: Any
     batch=_batch_extreme,
 )
 def _scatter_extreme(
-    xp: Any, x: Array, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
+    xp: Any, x: ArrayLike, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
 ) -> Array:
     key = _element_key(index, axis)
     if not include_self:

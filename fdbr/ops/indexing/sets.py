@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.elementwise.comparison import equal, logical_not, not_equal
@@ -19,6 +19,7 @@ from fdbr.ops.reductions.cumulative import cumulative_sum
 from fdbr.ops.shape.creation import arrays, asarray, ones_like
 from fdbr.ops.shape.manipulation import concat, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, Mask
 
 __all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
@@ -99,7 +100,7 @@ def _table(x: Any) -> _Table | None:
 
 @public("fdbr.ops")
 @where_it_lies
-def unique_values(x: Array, /) -> Any:
+def unique_values(x: ArrayLike, /) -> Array:
     """The unique elements in order; every NaN is unique.
 
     The derivative goes to the first occurrence of each.
@@ -121,7 +122,7 @@ def unique_values(x: Array, /) -> Any:
 
 @public("fdbr.ops")
 @where_it_lies
-def unique_counts(x: Array, /) -> UniqueCounts:
+def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     """The unique elements and their counts; see `unique_values`.
 
     >>> import numpy as np
@@ -143,7 +144,7 @@ def unique_counts(x: Array, /) -> UniqueCounts:
 
 @public("fdbr.ops")
 @where_it_lies
-def unique_inverse(x: Array, /) -> UniqueInverse:
+def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     """The unique elements, and the index among them of each element of ``x``.
 
     >>> import numpy as np
@@ -165,7 +166,7 @@ def unique_inverse(x: Array, /) -> UniqueInverse:
 
 @public("fdbr.ops")
 @where_it_lies
-def unique_all(x: Array, /) -> UniqueAll:
+def unique_all(x: ArrayLike, /) -> UniqueAll:
     """The unique elements, their first indices, the inverse indices, and their counts.
 
     Indices refer to the flattened array.  See `unique_values`.
@@ -197,7 +198,7 @@ _FEW = 1 << 12  # comparisons, up to which comparing all pairs is faster than so
 
 @public("fdbr.ops")
 @where_it_lies
-def isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
+def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: bool = False) -> Mask:
     """Whether each element of ``x1`` is among those of ``x2``; NaN never is.
 
     >>> import numpy as np

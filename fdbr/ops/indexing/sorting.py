@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
@@ -23,6 +23,7 @@ from fdbr.ops.indexing.flat_index import put_at
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import flip
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["argsort", "sort", "top_k"]
 
@@ -44,7 +45,7 @@ def _batch_along(apply: Any, values: Any, batched: Any, size: int, params: Any) 
     ),
     batch=_batch_along,
 )
-def _pick(xp: Any, x: Array, indices: Any, *, axis: int) -> Array:
+def _pick(xp: Any, x: ArrayLike, indices: Any, *, axis: int) -> Array:
     """Read the elements at distinct indices along an axis."""
     if x.ndim == 1:
         return x[indices]
@@ -77,7 +78,7 @@ def _element_key(x: Any, indices: Any, axis: int) -> Any:
 
 
 @constant(batch=shifted("axis"))
-def _argsort(xp: Any, x: Array, *, axis: int, stable: bool) -> Array:
+def _argsort(xp: Any, x: ArrayLike, *, axis: int, stable: bool) -> Array:
     found = fast_argsort(x, axis) if xp is np else None
     if found is not None:
         return found
@@ -100,7 +101,9 @@ def _argsort(xp: Any, x: Array, *, axis: int, stable: bool) -> Array:
 
 @public("fdbr.ops")
 @where_it_lies
-def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def sort(
+    x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Array:
     """The elements in order along an axis; NaN counts as the largest.
 
     The derivative of each element of the result is that of the element that was moved there.
@@ -151,7 +154,9 @@ def _sort(xp: Any, x: Any, axis: int, stable: bool) -> Any:
 
 @public("fdbr.ops")
 @where_it_lies
-def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def argsort(
+    x: ArrayLike, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Array:
     """The indices that sort an array along an axis; see `sort`.
 
     Raises
@@ -214,7 +219,7 @@ def ranked(x: Array, ranks: tuple[int, ...], axis: int) -> Any:
 
 @public("fdbr.ops")
 @where_it_lies
-def top_k(x: Array, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
+def top_k(x: ArrayLike, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along an axis, in descending order, and their indices.
 
     Among equal elements the first counts as larger; NaN counts as the largest.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.lazy_cotangents import Deferred
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import linear
@@ -14,6 +14,7 @@ from fdbr.ops.declare.batches import spread
 from fdbr.ops.indexing.flat_index import read_at
 from fdbr.ops.indexing.positions import sums_at
 from fdbr.ops.shape.manipulation import moveaxis, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["add_rows", "rows_at"]
 
@@ -62,7 +63,7 @@ def _sum_of_rows(terms: Sequence[tuple[Any, Any, tuple[int, ...]]]) -> Any:
 
 
 @linear(weight=_rows_vjp, batch=_batch_rows)
-def rows_at(xp: Any, weight: Array, indices: Array) -> Array:
+def rows_at(xp: Any, weight: ArrayLike, indices: ArrayLike) -> Array:
     """Read the rows of a table at indices."""
     count = weight.shape[0]
     if xp is np and indices.size and not (indices.min() >= 0 and indices.max() < count):
@@ -74,7 +75,7 @@ def rows_at(xp: Any, weight: Array, indices: Array) -> Array:
 
 
 @linear(rows=lambda ct, indices: rows_at(ct, indices), batch=_batch_add, fresh=True)
-def add_rows(xp: Any, rows: Array, indices: Array, *, count: int) -> Array:
+def add_rows(xp: Any, rows: ArrayLike, indices: ArrayLike, *, count: int) -> Array:
     """Add rows to a table of ``count`` zero rows, at their indices."""
     shape = rows.shape[indices.ndim :]
     return sums_at(xp, (count, *shape), indices.reshape(-1), rows.reshape((indices.size, *shape)))

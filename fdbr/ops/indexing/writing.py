@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, copy_of, keep
+from fdbr.core.array_modules import array_module, copy_of, keep
 from fdbr.core.tracer import Tracer, is_differentiated
 from fdbr.errors.checks import describe
 from fdbr.errors.public import explaining, public
@@ -19,6 +19,7 @@ from fdbr.ops.indexing.reading import _gather
 from fdbr.ops.shape.creation import asarray, holds_array
 from fdbr.ops.shape.manipulation import broadcast_to, reshape
 from fdbr.pytrees.dtypes import dtype_kind, is_short
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["Place", "at"]
 
@@ -136,7 +137,7 @@ class Place:
 
 
 @constant(batch=batch_reading)
-def _region(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
+def _region(xp: Any, x: ArrayLike, *indices: Any, key: Key) -> Array:
     return xp.broadcast_to(xp.zeros((), dtype=bool), region_shape(x.shape, join(key, indices)))
 
 
@@ -164,14 +165,14 @@ def _copy(xp: Any, x: Any) -> Any:
     lambda ct, shape, indices, params: _written_cotangent(ct, indices, params["key"]),
     batch=batch_replace,
 )
-def _replace(xp: Any, x: Array, values: Array, *indices: Any, key: Key) -> Array:
+def _replace(xp: Any, x: ArrayLike, values: ArrayLike, *indices: Any, key: Key) -> Array:
     out = _copy(xp, x)
     put_at(xp, out, join(key, indices), values)
     return out
 
 
 @indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params), batch=batch_erase)
-def _erase(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
+def _erase(xp: Any, x: ArrayLike, *indices: Any, key: Key) -> Array:
     out = _copy(xp, x)
     if xp is np:
         put_at(np, out, join(key, indices), 0)
@@ -186,7 +187,7 @@ def _erase(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
     batch=batch_replace,
     fresh=True,
 )
-def _increase(xp: Any, x: Array, values: Array, *indices: Any, key: Key) -> Array:
+def _increase(xp: Any, x: ArrayLike, values: ArrayLike, *indices: Any, key: Key) -> Array:
     if xp is not np or is_short(x.dtype):
         return x + sums_at(xp, x.shape, join(key, indices), values)
     out = copy_of(x) if type(x) is np.ndarray and x.flags.c_contiguous else np.array(x, order="C")

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import finfo
@@ -12,6 +11,7 @@ from fdbr.ops.linalg.right_sides import same_leading
 from fdbr.ops.linalg.solving import inverse
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import _matrix_transpose, diagonal
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["SlogdetResult", "det", "slogdet"]
 
@@ -38,7 +38,7 @@ def _scale(factor: Any, x: Any) -> Any:
     x=(lambda ct, x: _scale(ct, _cofactors(x)), lambda t, x: _inner(_cofactors(x), t)),
     batch=aligned,
 )
-def _det(xp: Any, x: Array) -> Array:
+def _det(xp: Any, x: ArrayLike) -> Array:
     return lapack(xp, "det", x, strict=False)
 
 
@@ -47,7 +47,7 @@ def _det(xp: Any, x: Array) -> Array:
     x=(lambda ct, x: _cofactor_derivative(x, ct), lambda t, x: _cofactor_derivative(x, t)),
     batch=aligned,
 )
-def _cofactors(xp: Any, x: Array) -> Array:
+def _cofactors(xp: Any, x: ArrayLike) -> Array:
     """The derivative of the determinant, ``det(x) inv(x)^T``; it exists for singular matrices."""
 
     def regular(det_x: Any, inverse: Any) -> Any:
@@ -171,7 +171,7 @@ def _without_two(xp: Any, s: Any) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def det(x: Array, /) -> Array:
+def det(x: ArrayLike, /) -> Array:
     """The determinants of matrices.
 
     The derivative is ``sum(C * t)`` for the matrix ``C`` of cofactors.  The first and second
@@ -221,12 +221,12 @@ def _slogdet_jvp(t: Any, x: Any, out: Any) -> Any:
 
 
 @opaque(x=(_slogdet_vjp, _slogdet_jvp), batch=aligned)
-def _slogdet(xp: Any, x: Array) -> Array:
+def _slogdet(xp: Any, x: ArrayLike) -> Array:
     return lapack(xp, "slogdet", x, strict=False)
 
 
 @public("fdbr.ops.linalg")
-def slogdet(x: Array, /) -> SlogdetResult:
+def slogdet(x: ArrayLike, /) -> SlogdetResult:
     """The sign and the logarithm of the absolute value of determinants, without overflow.
 
     The derivative of the logarithm is ``tr(x^-1 t)`` (Giles, 2008), its real part for complex

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.elementwise.complex_parts import conj
@@ -24,6 +23,7 @@ from fdbr.ops.linalg.matrices import (
 from fdbr.ops.linalg.triangular import substitute
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import _matrix_transpose, concat
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["QRResult", "cholesky", "qr"]
 
@@ -54,7 +54,7 @@ def _cholesky_jvp(t: Any, out: Any) -> Any:
 
 
 @opaque(x=(_cholesky_vjp, _cholesky_jvp), batch=aligned)
-def _cholesky(xp: Any, x: Array) -> Array:
+def _cholesky(xp: Any, x: ArrayLike) -> Array:
     try:
         return lapack(xp, "cholesky", x, strict=True)
     except LinAlgError as error:
@@ -66,7 +66,7 @@ def _cholesky(xp: Any, x: Array) -> Array:
 
 
 @public("fdbr.ops.linalg")
-def cholesky(x: Array, /, *, upper: bool = False) -> Array:
+def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Array:
     """The triangular matrix ``L`` with ``L @ L^H = x``, for positive definite matrices.
 
     The function reads the lower triangle of ``x`` (with ``upper``, the upper one) and the real part
@@ -144,7 +144,7 @@ def _qr_jvp(t: Any, out: Any, complete: bool) -> Any:
 
 
 @opaque(x=(_qr_vjp, _qr_jvp), batch=aligned)
-def _qr(xp: Any, x: Array, *, complete: bool) -> Array:
+def _qr(xp: Any, x: ArrayLike, *, complete: bool) -> Any:
     found = kernels.qr(x, complete) if xp is np else None
     if found:
         return found[0]
@@ -152,7 +152,7 @@ def _qr(xp: Any, x: Array, *, complete: bool) -> Array:
 
 
 @public("fdbr.ops.linalg")
-def qr(x: Array, /, *, mode: str = "reduced") -> QRResult:
+def qr(x: ArrayLike, /, *, mode: str = "reduced") -> QRResult:
     """The factorization ``Q @ R = x`` into orthonormal columns and an upper triangle.
 
     It is differentiable where ``x`` has full column rank or, if ``x`` is wide, where its first

@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
@@ -15,6 +15,7 @@ from fdbr.ops.linalg.solving import inv
 from fdbr.ops.reductions.reduce import max, sum
 from fdbr.ops.shape.creation import asarray, zeros_like
 from fdbr.ops.shape.manipulation import _matrix_transpose, broadcast_to, concat
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["expm", "matrix_power"]
 
@@ -86,7 +87,7 @@ def _size(x: Any) -> Any:
     ),
     batch=aligned,
 )
-def _expm(xp: Any, x: Array) -> Array:
+def _expm(xp: Any, x: ArrayLike) -> Array:
     if not x.size:
         return x.copy()
     norms = xp.abs(x).sum(axis=-2).max(axis=-1)[..., None, None]
@@ -103,7 +104,7 @@ def _expm(xp: Any, x: Array) -> Array:
 
 
 @public("fdbr.ops.linalg")
-def expm(x: Array, /) -> Any:
+def expm(x: ArrayLike, /) -> Array:
     """The exponential of matrices, ``1 + x + x @ x / 2 + …``.
 
     It is computed by scaling, a Padé approximant and squaring (Higham, 2005), for all matrices
@@ -132,7 +133,7 @@ def expm(x: Array, /) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def matrix_power(x: Array, n: int, /) -> Any:
+def matrix_power(x: ArrayLike, n: int, /) -> Any:
     """The ``n``-th power of matrices, by repeated squaring; negative powers use the inverses.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy as np
 import optree
 
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
-from fdbr.core.array_modules import Array, keep
+from fdbr.core.array_modules import keep
 from fdbr.core.tracer import Tracer
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, leading, opaque
@@ -22,6 +22,7 @@ from fdbr.ops.linalg.singular_values import rank_of, svdvals, tolerance
 from fdbr.ops.shape.creation import asarray, zeros_like
 from fdbr.ops.shape.manipulation import _matrix_transpose, concat
 from fdbr.pytrees.structure import NAMESPACE
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["LstsqResult", "lstsq"]
 
@@ -150,7 +151,9 @@ def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any
     b=(_right_vjp, lambda t, a, rtol: _least_squares(a, t, rtol)),
     batch=_batch,
 )
-def _least_squares(xp: Any, a: Array, b: Array, rtol: Any, *, strict: bool = False) -> Array:
+def _least_squares(
+    xp: Any, a: ArrayLike, b: ArrayLike, rtol: Any, *, strict: bool = False
+) -> Array:
     dtype = xp.result_type(a, b)
     a, b = same_leading(xp, "lstsq", a.astype(dtype, copy=False), b.astype(dtype, copy=False))
     if xp is np and a.size and b.size and dtype.char in "fdFD":
@@ -212,7 +215,7 @@ def _norm(x: Any) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def lstsq(a: Array, b: Array, /, *, rtol: Any = None) -> LstsqResult:
+def lstsq(a: ArrayLike, b: ArrayLike, /, *, rtol: ArrayLike | None = None) -> LstsqResult:
     """The least-squares solution of ``a @ x = b``: the minimizer of least norm.
 
     It is ``pinv(a) @ b``, computed by a Householder QR factorization if the rank is full, and

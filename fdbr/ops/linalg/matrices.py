@@ -4,7 +4,6 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import aligned, linear
@@ -14,6 +13,7 @@ from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.layout import triangle_of
 from fdbr.ops.shape.manipulation import _matrix_transpose
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "adjoint",
@@ -35,7 +35,7 @@ def linalg_error(name: str, problem: str) -> LinAlgError:
     return LinAlgError(f"fdbr.ops.linalg.{name}: {problem}")
 
 
-def matrices(name: str, x: Array, argument: str = "x") -> Any:
+def matrices(name: str, x: Any, argument: str = "x") -> Any:
     """Convert an argument to floating matrices in the last two axes, or raise an error."""
     x = floating(x)
     if x.ndim < 2:
@@ -47,7 +47,7 @@ def matrices(name: str, x: Array, argument: str = "x") -> Any:
     return x
 
 
-def square_matrices(name: str, x: Array, argument: str = "x") -> Any:
+def square_matrices(name: str, x: Any, argument: str = "x") -> Any:
     """Convert an argument to floating square matrices in the last two axes, or raise an error."""
     x = matrices(name, x, argument)
     if x.shape[-1] != x.shape[-2]:
@@ -65,7 +65,7 @@ def sample(x: Array) -> str:
 # --- parts of matrices --------------------------------------------------------------
 
 
-def adjoint(x: Array) -> Any:
+def adjoint(x: Any) -> Any:
     """The conjugate transpose."""
     return conj(_matrix_transpose(x))
 
@@ -86,7 +86,7 @@ def fold_triangle(x: Array) -> Any:
 
 
 @linear(x=lambda ct: half_triangle(ct), batch=aligned)
-def half_triangle(xp: Any, x: Array) -> Array:
+def half_triangle(xp: Any, x: ArrayLike) -> Array:
     """The lower triangle with its diagonal halved, so that ``y + y^H`` is the Hermitian matrix."""
     out = triangle_of(xp, x, 0, upper=False)
     diagonal = xp.arange(x.shape[-1])

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.declare import opaque, shifted
@@ -20,6 +19,7 @@ from fdbr.ops.linalg.singular_values import svdvals
 from fdbr.ops.reductions.reduce import kept_shape, max, min, sum
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import expand_dims, moveaxis, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
@@ -47,7 +47,7 @@ def _euclidean_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 
 @opaque(x=(_euclidean_vjp, _euclidean_jvp), batch=shifted("axes"), compound=True)
-def _euclidean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _euclidean(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     is_numpy = type(x) is np.ndarray and x.dtype.char in "fd"
     if is_numpy and len(axes) == x.ndim:
         flat = x.reshape(-1)
@@ -71,7 +71,9 @@ def _euclidean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 
 @public("fdbr.ops.linalg")
 @in_single
-def vector_norm(x: Array, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
+def vector_norm(
+    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2
+) -> Array:
     """The norm of vectors: of all elements, or along some axes.
 
     At 0 the derivative of the Euclidean norm is taken as 0, and so are those of the other
@@ -137,7 +139,9 @@ _SUMS: dict[Any, tuple[Any, int]] = {1: (max, -2), -1: (min, -2), inf: (max, -1)
 
 @public("fdbr.ops.linalg")
 @in_single
-def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
+def matrix_norm(
+    x: ArrayLike, /, *, keepdims: bool = False, ord: float | str | None = "fro"
+) -> Array:
     """The norm of the matrices in the last two axes.
 
     At 0 the derivative of the Frobenius norm is taken as 0.  Where several sums or singular
@@ -195,8 +199,8 @@ def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None 
 @public("fdbr.ops.linalg")
 @in_single
 def norm(
-    x: Array, /, ord: float | str | None = None, axis: Axis = None, keepdims: bool = False
-) -> Any:
+    x: ArrayLike, /, ord: float | str | None = None, axis: Axis = None, keepdims: bool = False
+) -> Array:
     """The norm of a vector or a matrix, as `numpy.linalg.norm`.
 
     Parameters

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
@@ -19,6 +18,7 @@ from fdbr.ops.products import outer as flattened_outer
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import diagonal, moveaxis, reshape
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["chain", "cross", "kron", "multi_dot", "outer", "trace"]
 
@@ -32,7 +32,7 @@ _MANY = 16  # factors up to which the optimal order of a chain is computed, in c
     y=lambda ct, x, like: fit(_cross(ct, x), like),
     batch=leading(1),
 )
-def _cross(xp: Any, x: Array, y: Array) -> Array:
+def _cross(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     if type(x) is type(y) is np.ndarray and x.size + y.size < _SMALL:
         out = x.take(_NEXT, -1) * y.take(_LAST, -1)
         out -= x.take(_LAST, -1) * y.take(_NEXT, -1)
@@ -47,7 +47,7 @@ def _cross(xp: Any, x: Array, y: Array) -> Array:
 
 
 @public("fdbr.ops.linalg")
-def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """The cross product of vectors with three elements along an axis.
 
     Parameters
@@ -86,7 +86,7 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def outer(x1: Array, x2: Array, /) -> Any:
+def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The outer product of two vectors: all products of an element of each.
 
     >>> import numpy as np
@@ -105,7 +105,7 @@ def outer(x1: Array, x2: Array, /) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
     """The sum of the diagonal of the matrices in the last two axes.
 
     Parameters
@@ -126,7 +126,7 @@ def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def kron(a: Array, b: Array, /) -> Any:
+def kron(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The Kronecker product: every element of ``a`` times all of ``b``, as blocks.
 
     The array with fewer dimensions gets new ones in front, as in `numpy.kron`.
@@ -224,7 +224,7 @@ def _product(factors: Sequence[Any], splits: dict[tuple[int, int], int], i: int,
 
 
 @public("fdbr.ops.linalg")
-def multi_dot(arrays: Sequence[Any], /) -> Any:
+def multi_dot(arrays: Sequence[Any], /) -> Array:
     """The matrix product of several arrays, in the order that takes the fewest multiplications.
 
     For more than sixteen arrays, the order is found faster and takes at most a quarter more.

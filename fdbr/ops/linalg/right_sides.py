@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.ops.declare.batches import align
 from fdbr.ops.linalg.matrices import linalg_error, matrices
@@ -13,7 +12,7 @@ from fdbr.ops.shape.manipulation import broadcast_shapes, expand_dims, moveaxis,
 __all__ = ["batch_equation", "equation", "same_leading"]
 
 
-def equation(name: str, a: Array, b: Array, solve: Any) -> Any:
+def equation(name: str, a: Any, b: Any, solve: Any) -> Any:
     """Call ``solve(a, b)`` with matrices ``a`` and ``b``, or raise an error if they do not fit.
 
     One-dimensional right sides are vectors, all others are matrices: the Array API's rule.
@@ -40,7 +39,7 @@ def _by_columns(solve: Any, a: Any, b: Any) -> Any:
     return moveaxis(reshape(out, (out.shape[0], *rest)), 0, -2)
 
 
-def batch_equation(apply: Any, values: Array, batched: Any, size: int, params: Any) -> Any:
+def batch_equation(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
     """Apply a solver to a batch; a matrix that all examples share is factored once."""
     a, b = values
     if not batched[0] and a.ndim == 2:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.core.array_modules import Array, array_module, to_numpy
+from fdbr.core.array_modules import array_module, to_numpy
 from fdbr.core.devices import scipy_of
 from fdbr.core.tracer import whole
 from fdbr.errors.public import public
@@ -18,6 +18,7 @@ from fdbr.ops.linalg.matrices import linalg_error, sample, square_matrices
 from fdbr.ops.linalg.solving import inverse
 from fdbr.ops.linalg.sylvester import sylvester
 from fdbr.ops.shape.manipulation import _matrix_transpose
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["logm", "sqrtm"]
 
@@ -139,7 +140,7 @@ def _on_host(xp: Any, name: str, function: Any, x: Any) -> Any:
     ),
     batch=aligned,
 )
-def _sqrtm(xp: Any, x: Array) -> Array:
+def _sqrtm(xp: Any, x: ArrayLike) -> Array:
     return _on_host(xp, "sqrtm", _square_root, x)
 
 
@@ -185,7 +186,7 @@ def _steps(out: Any) -> int:
     ),
     batch=aligned,
 )
-def _logm(xp: Any, x: Array) -> Array:
+def _logm(xp: Any, x: ArrayLike) -> Array:
     return _on_host(xp, "logm", _log, x)
 
 
@@ -198,7 +199,7 @@ def _principal(function: Any, x: Any) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def sqrtm(x: Array, /) -> Array:
+def sqrtm(x: ArrayLike, /) -> Array:
     """The principal square roots of matrices: ``y @ y = x``, with eigenvalues of real part >= 0.
 
     The derivative ``d`` along ``t`` solves Sylvester's equation ``y @ d + d @ y = t`` (Higham,
@@ -236,7 +237,7 @@ def sqrtm(x: Array, /) -> Array:
 
 
 @public("fdbr.ops.linalg")
-def logm(x: Array, /) -> Array:
+def logm(x: ArrayLike, /) -> Array:
     """The principal logarithms of matrices: ``expm(y) = x``, with eigenvalues within ``±pi i``.
 
     It is computed by inverse scaling and squaring, for all matrices of a stack at once: square

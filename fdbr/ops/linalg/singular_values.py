@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, leading, opaque
@@ -14,6 +13,7 @@ from fdbr.ops.linalg.products import chain
 from fdbr.ops.reductions.reduce import count_nonzero
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import _diagonal, concat
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "SVDResult",
@@ -103,12 +103,12 @@ def _complete_tangent(of_u: Any, u: Any, k: int) -> Any:
 
 
 @opaque(x=(_svd_vjp, _svd_jvp), batch=aligned)
-def _svd(xp: Any, x: Array, *, full: bool, strict: bool) -> Array:
+def _svd(xp: Any, x: ArrayLike, *, full: bool, strict: bool) -> Array:
     return lapack(xp, "svd_full" if full else "svd", x, strict=strict)
 
 
 @public("fdbr.ops.linalg")
-def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition ``U @ diag(S) @ Vh = x``.
 
     The decomposition is not unique: a pair of singular vectors may be multiplied by any number of
@@ -158,12 +158,12 @@ def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
     ),
     batch=aligned,
 )
-def _svdvals(xp: Any, x: Array) -> Array:
+def _svdvals(xp: Any, x: ArrayLike) -> Array:
     return lapack(xp, "svdvals", x, strict=True)
 
 
 @public("fdbr.ops.linalg")
-def svdvals(x: Array, /) -> Any:
+def svdvals(x: ArrayLike, /) -> Array:
     """The singular values, descending; see `svd`.
 
     The singular vectors, which the derivative needs, are computed with the derivative.
@@ -176,7 +176,7 @@ def svdvals(x: Array, /) -> Any:
     return _svdvals(matrices("svdvals", x))
 
 
-def tolerance(x: Array, rtol: Any) -> Any:
+def tolerance(x: Any, rtol: Any) -> Any:
     """The tolerance relative to the largest singular value, with two axes appended."""
     if rtol is None:
         return float(max(x.shape[-2:]) * finfo(x.dtype).eps)
@@ -187,7 +187,7 @@ def tolerance(x: Array, rtol: Any) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
+def matrix_rank(x: ArrayLike, /, *, rtol: ArrayLike | None = None) -> Array:
     """The rank: the number of singular values above ``rtol`` times the largest.
 
     Parameters
@@ -246,7 +246,7 @@ def _pinv_jvp(t: Any, x: Any, out: Any) -> Any:
 
 
 @opaque(x=(_pinv_vjp, _pinv_jvp), batch=leading(2))
-def _pinv(xp: Any, x: Array, rtol: Any) -> Array:
+def _pinv(xp: Any, x: ArrayLike, rtol: Any) -> Array:
     u, s, vh = lapack(xp, "svd", x, strict=True)
     s = s[..., None, :]
     is_kept = s > rtol * s[..., :1]
@@ -255,7 +255,7 @@ def _pinv(xp: Any, x: Array, rtol: Any) -> Array:
 
 
 @public("fdbr.ops.linalg")
-def pinv(x: Array, /, *, rtol: Any = None) -> Array:
+def pinv(x: ArrayLike, /, *, rtol: ArrayLike | None = None) -> Array:
     """The Moore-Penrose pseudoinverses of matrices.
 
     Its derivative is that of Golub and Pereyra ("The differentiation of pseudo-inverses and

@@ -5,13 +5,13 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import linalg_error, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape.manipulation import _matrix_transpose
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["inv", "inverse", "solve", "solve_matrices"]
 
@@ -22,7 +22,7 @@ def _inv_vjp(ct: Any, out: Any) -> Any:
 
 
 @opaque(x=(_inv_vjp, lambda t, out: -(out @ t @ out)), batch=aligned)
-def _inv(xp: Any, x: Array, *, strict: bool) -> Array:
+def _inv(xp: Any, x: ArrayLike, *, strict: bool) -> Array:
     try:
         return lapack(xp, "inv", x, strict=strict)
     except LinAlgError as error:
@@ -35,7 +35,7 @@ def inverse(x: Array) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def inv(x: Array, /) -> Any:
+def inv(x: ArrayLike, /) -> Array:
     """The inverses of matrices.
 
     Its derivative is ``-y t y`` for the inverse ``y`` (Giles, 2008).  To apply an inverse,
@@ -69,7 +69,7 @@ def inv(x: Array, /) -> Any:
     b=(lambda solved, like: fit(solved, like), lambda t, a: solve_matrices(a, t)),
     batch=batch_equation,
 )
-def _solve(xp: Any, a: Array, b: Array, *, strict: bool) -> Array:
+def _solve(xp: Any, a: ArrayLike, b: ArrayLike, *, strict: bool) -> Array:
     a, b = same_leading(xp, "solve", a, b)
     try:
         return lapack(xp, "solve", a, b, strict=strict)
@@ -83,7 +83,7 @@ def solve_matrices(a: Array, b: Array) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def solve(x1: Array, x2: Array, /) -> Array:
+def solve(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The solution ``x`` of the linear equations ``x1 @ x = x2``.
 
     Its derivatives are ``-x1^-1 t x`` in ``x1`` and ``x1^-1 t`` in ``x2`` (Giles, 2008).

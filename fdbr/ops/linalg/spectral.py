@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj, real
@@ -10,6 +9,7 @@ from fdbr.ops.linalg.lapack import lapack, nan_where_failing
 from fdbr.ops.linalg.matrices import adjoint, fold_triangle, gaps, mirror_triangle, square_matrices
 from fdbr.ops.linalg.solving import solve_matrices
 from fdbr.ops.shape.manipulation import _diagonal, _matrix_transpose
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["EighResult", "EigResult", "eig", "eigh", "eigh_upper", "eigvals", "eigvalsh"]
 
@@ -54,12 +54,12 @@ def _eigh_jvp(t: Any, out: Any, upper: bool) -> Any:
 
 
 @opaque(x=(_eigh_vjp, _eigh_jvp), batch=aligned)
-def _eigh(xp: Any, x: Array, *, strict: bool, upper: bool = False) -> Array:
+def _eigh(xp: Any, x: ArrayLike, *, strict: bool, upper: bool = False) -> Array:
     return lapack(xp, "eigh_upper" if upper else "eigh", x, strict=strict)
 
 
 @public("fdbr.ops.linalg")
-def eigh(x: Array, /) -> EighResult:
+def eigh(x: ArrayLike, /) -> EighResult:
     """The eigenvalues and eigenvectors of Hermitian matrices.
 
     The function reads the lower triangle of ``x`` and the real part of the diagonal, as in NumPy.
@@ -112,12 +112,12 @@ def eigh_upper(x: Array, /) -> EighResult:
     ),
     batch=aligned,
 )
-def _eigvalsh(xp: Any, x: Array) -> Array:
+def _eigvalsh(xp: Any, x: ArrayLike) -> Array:
     return lapack(xp, "eigvalsh", x, strict=True)
 
 
 @public("fdbr.ops.linalg")
-def eigvalsh(x: Array, /) -> Any:
+def eigvalsh(x: ArrayLike, /) -> Array:
     """The eigenvalues of Hermitian matrices, real and ascending; see `eigh`.
 
     The eigenvectors, which the derivative needs, are computed with the derivative.
@@ -160,13 +160,13 @@ def _complex(xp: Any, x: Any, dtype: Any) -> Any:
 
 
 @opaque(x=(_eig_vjp, _eig_jvp), batch=aligned)
-def _eig(xp: Any, x: Array, *, strict: bool) -> Array:
+def _eig(xp: Any, x: ArrayLike, *, strict: bool) -> Any:
     out = xp.linalg.eig(x) if strict else nan_where_failing(xp, xp.linalg.eig, x)
     return tuple(_complex(xp, part, x.dtype) for part in out)
 
 
 @public("fdbr.ops.linalg")
-def eig(x: Array, /) -> EigResult:
+def eig(x: ArrayLike, /) -> EigResult:
     """The eigenvalues and eigenvectors of square matrices; they are always complex.
 
     Eigenvectors have length 1, and their derivative preserves it.  They may be multiplied by any
@@ -211,12 +211,12 @@ def eig(x: Array, /) -> EigResult:
     ),
     batch=aligned,
 )
-def _eigvals(xp: Any, x: Array) -> Array:
+def _eigvals(xp: Any, x: ArrayLike) -> Array:
     return _complex(xp, xp.linalg.eigvals(x), x.dtype)
 
 
 @public("fdbr.ops.linalg")
-def eigvals(x: Array, /) -> Any:
+def eigvals(x: ArrayLike, /) -> Array:
     """The eigenvalues of square matrices, which are always complex; see `eig`.
 
     >>> import numpy as np

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.core.array_modules import Array, to_numpy
+from fdbr.core.array_modules import to_numpy
 from fdbr.core.devices import scipy_of
 from fdbr.ops.declare import fit, leading, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.shape.manipulation import _matrix_transpose, broadcast_shapes
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["sylvester"]
 
@@ -39,7 +40,7 @@ def _adjoint_solution(ct: Any, a: Any, b: Any) -> Any:
     ),
     batch=leading(2),
 )
-def sylvester(xp: Any, a: Array, b: Array, q: Array) -> Array:
+def sylvester(xp: Any, a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Array:
     """The solution ``x`` of ``a @ x + x @ b = q``; NaN where there is none.
 
     It is unique if no eigenvalue of ``a`` is an eigenvalue of ``-b``.  It is computed in double

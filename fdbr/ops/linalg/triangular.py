@@ -6,7 +6,6 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
-from fdbr.core.array_modules import Array
 from fdbr.core.devices import scipy_of
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, opaque
@@ -16,6 +15,7 @@ from fdbr.ops.linalg.matrices import linalg_error, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape.layout import tril, triu
 from fdbr.ops.shape.manipulation import _matrix_transpose
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["solve_triangular", "substitute"]
 
@@ -49,7 +49,9 @@ def _right_jvp(t: Any, a: Any, lower: bool, unit: bool) -> Any:
     b=(lambda solved, like: fit(solved, like), _right_jvp),
     batch=batch_equation,
 )
-def _substitute(xp: Any, a: Array, b: Array, *, lower: bool, unit: bool, strict: bool) -> Array:
+def _substitute(
+    xp: Any, a: ArrayLike, b: ArrayLike, *, lower: bool, unit: bool, strict: bool
+) -> Array:
     dtype = xp.result_type(a, b)
     a, b = same_leading(xp, "solve_triangular", a.astype(dtype, copy=False), b)
     b = b.astype(dtype, copy=False)
@@ -130,8 +132,8 @@ _TRANSPOSED = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
 
 @public("fdbr.ops.linalg")
 def solve_triangular(
-    a: Array,
-    b: Array,
+    a: ArrayLike,
+    b: ArrayLike,
     /,
     *,
     trans: int | str = 0,

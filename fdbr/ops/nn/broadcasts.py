@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
@@ -10,12 +9,13 @@ from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.products import linear, matmul
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import expand_dims, moveaxis, reshape, squeeze
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["bias", "bilinear", "scale"]
 
 
 @public("fdbr.ops")
-def scale(x: Array, y: Array, /, *, axis: int = 1) -> Any:
+def scale(x: ArrayLike, y: ArrayLike, /, *, axis: int = 1) -> Array:
     """The product of ``x`` and an array whose axes are those of ``x`` from ``axis`` on.
 
     Parameters
@@ -43,7 +43,7 @@ def scale(x: Array, y: Array, /, *, axis: int = 1) -> Any:
 
 
 @public("fdbr.ops")
-def bias(x: Array, y: Array, /, *, axis: int = 1) -> Any:
+def bias(x: ArrayLike, y: ArrayLike, /, *, axis: int = 1) -> Array:
     """The sum of ``x`` and an array whose axes are those of ``x`` from ``axis`` on.
 
     Parameters
@@ -79,14 +79,14 @@ def _from_axis(function: str, y: Any, x: Any, axis: int) -> Any:
 
 @public("fdbr.ops")
 def bilinear(
-    x1: Array,
-    x2: Array,
-    weight: Array,
-    bias: Array = None,
+    x1: ArrayLike,
+    x2: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
-    weight1: Array = None,
-    weight2: Array = None,
-) -> Any:
+    weight1: ArrayLike | None = None,
+    weight2: ArrayLike | None = None,
+) -> Array:
     """A bilinear form of two vectors for each output, ``x1 @ weight[o] @ x2 + bias[o]``.
 
     With ``weight1`` and ``weight2`` also ``x1 @ weight1.T + x2 @ weight2.T``: a neural tensor

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
@@ -12,6 +12,7 @@ from fdbr.ops.dtypes import astype
 from fdbr.ops.nn.losses.labels import checked_labels
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import expand_dims
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["one_hot"]
 
@@ -20,14 +21,14 @@ _MANY = 1 << 12  # elements from which on writing the ones is faster than compar
 
 @public("fdbr.ops")
 def one_hot(
-    indices: Array,
+    indices: ArrayLike,
     /,
     num_classes: int,
     *,
     axis: int = -1,
-    dtype: Any = float,
+    dtype: DTypeLike = float,
     ignore_label: int | None = None,
-) -> Any:
+) -> Array:
     """The one-hot encoding of indices: 1 at each index and 0 elsewhere, along a new axis.
 
     The result has no derivative.

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fdbr.backends.cpu.library.conv.windows_text import Windows
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, index
 
 __all__ = [
@@ -199,7 +198,7 @@ def _make_geometry(
 _cached_geometry = functools.lru_cache(1 << 8)(_make_geometry)
 
 
-def check_windows(function: str, x: Array, geometry: Geometry) -> None:
+def check_windows(function: str, x: Any, geometry: Geometry) -> None:
     """Raise if no window fits into an array."""
     size = tuple(x.shape[x.ndim - len(geometry.kernel) :])
     if any(n < e for n, e in zip(geometry.padded(size), geometry.extents(), strict=True)):
@@ -210,7 +209,7 @@ def check_windows(function: str, x: Array, geometry: Geometry) -> None:
         )
 
 
-def check_spatial(function: str, x: Array, rank: int) -> bool:
+def check_spatial(function: str, x: Any, rank: int) -> bool:
     """Return whether ``x`` has a batch axis before its channels and ``rank`` spatial axes."""
     if x.ndim not in (rank + 1, rank + 2):
         raise ValueError(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array
 from fdbr.core.primitive import host_types
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
@@ -21,6 +20,7 @@ from fdbr.ops.reductions.reduce import Axis, _cast, _spread, _sum, kept_shape
 from fdbr.ops.reductions.scans import recurrence, running_product, running_sum
 from fdbr.ops.shape.creation import asarray, full_like, ones_like, zeros_like
 from fdbr.ops.shape.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["cumulative_prod", "cumulative_sum", "prod"]
 
@@ -111,7 +111,7 @@ def _row_products(x: Any) -> Any:
     ),
     batch=shifted("axes"),
 )
-def _prod(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _prod(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.size < _MANY:
         return np.multiply.reduce(x, axes)
     if xp is np and x.nbytes >= kernels.LEAST and x.dtype.char in "fd":
@@ -137,7 +137,9 @@ def _lanes(x: Any) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def prod(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def prod(
+    x: ArrayLike, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Array:
     """The product over axes, or of all elements; its derivative holds at zeros too.
 
     >>> import fdbr, numpy as np
@@ -165,7 +167,7 @@ def _widened(x: Any, dtype: Any) -> Any:
 @linear(
     x=lambda ct, axis, reverse: _cumsum(ct, axis=axis, reverse=not reverse), batch=shifted("axis")
 )
-def _cumsum(xp: Any, x: Array, *, axis: int, reverse: bool) -> Array:
+def _cumsum(xp: Any, x: ArrayLike, *, axis: int, reverse: bool) -> Array:
     return running_sum(xp, x, axis, reverse)
 
 
@@ -200,7 +202,7 @@ def _batch_recurrence(apply: Any, values: Any, batched: Any, size: int, params: 
     ),
     batch=_batch_recurrence,
 )
-def _recurrence(xp: Any, b: Array, a: Array, *, axis: int, reverse: bool) -> Array:
+def _recurrence(xp: Any, b: ArrayLike, a: ArrayLike, *, axis: int, reverse: bool) -> Array:
     return recurrence(xp, a, b, axis, reverse)
 
 
@@ -215,15 +217,20 @@ def _cumprod_jvp(t: Any, x: Any, out: Any, axis: int) -> Any:
 
 
 @opaque(x=(_cumprod_vjp, _cumprod_jvp), batch=shifted("axis"))
-def _cumprod(xp: Any, x: Array, *, axis: int) -> Array:
+def _cumprod(xp: Any, x: ArrayLike, *, axis: int) -> Array:
     return running_product(xp, x, axis)
 
 
 @public("fdbr.ops")
 @in_single
 def cumulative_sum(
-    x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array:
     """The cumulative sum along an axis, which need not be given for a one-dimensional array.
 
     >>> import numpy as np
@@ -240,8 +247,13 @@ def cumulative_sum(
 @public("fdbr.ops")
 @in_single
 def cumulative_prod(
-    x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
+    x: ArrayLike,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
+) -> Array:
     """The cumulative product along an axis; its derivative holds at zeros too.
 
     >>> import numpy as np

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
@@ -25,6 +24,7 @@ from fdbr.ops.reductions.squared_error import is_large, squares_about_mean
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import _broadcast_to, _reshape, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = [
     "all",
@@ -73,7 +73,7 @@ def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     fold="sum",
     fresh=True,
 )
-def _sum(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _sum(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     return accumulate(x, axes, keepdims)
 
 
@@ -82,13 +82,15 @@ def _batch_sum_of_rows(apply: Any, values: Any, batched: Any, size: int, params:
 
 
 @linear(x=lambda ct, shape: _spread(ct, shape, (0,)), batch=_batch_sum_of_rows, fresh=True)
-def _sum_of_rows(xp: Any, x: Array) -> Array:
+def _sum_of_rows(xp: Any, x: ArrayLike) -> Array:
     """The sum along the first axis, which is the transpose of broadcasting a row."""
     return sum_of_rows(x)
 
 
 @public("fdbr.ops")
-def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def sum(
+    x: ArrayLike, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Array:
     """The sum over axes, or over all elements.
 
     Integers and booleans are summed in the default integer dtype, as in NumPy; floating numbers
@@ -117,13 +119,13 @@ def _cast(dtype: Any, out: Any) -> Any:
     fold="mean",
     fresh=True,
 )
-def _mean(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _mean(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     return accumulate(x, axes, keepdims) / _count(x.shape, axes)
 
 
 @public("fdbr.ops")
 @in_single
-def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def mean(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The arithmetic mean over axes, or over all elements.
 
     >>> import numpy as np
@@ -143,7 +145,9 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 
 @public("fdbr.ops")
 @in_single
-def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+def var(
+    x: ArrayLike, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False
+) -> Array:
     """The variance over axes: the mean squared distance from the mean.
 
     The sum of squares is divided by ``n - correction``; where that is not positive, the result is
@@ -177,7 +181,9 @@ def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool
 
 @public("fdbr.ops")
 @in_single
-def std(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+def std(
+    x: ArrayLike, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False
+) -> Array:
     """The standard deviation over axes: the square root of the variance.
 
     Its derivative is 0 where all elements are equal, as that of a norm is at zero.
@@ -223,21 +229,21 @@ def _smallest(axes: tuple[int, ...], x: Any) -> Any:
 
 
 @opaque(x=(_extreme_vjp, _extreme_jvp), batch=shifted("axes"), fold="max", fresh=True)
-def _max(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _max(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_stages(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
     return _largest_of(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
 
 
 @opaque(x=(_extreme_vjp, _extreme_jvp), batch=shifted("axes"), fold="min", fresh=True)
-def _min(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _min(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_stages(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
     return _smallest_of(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
 
 
 @public("fdbr.ops")
-def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def max(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The largest element over axes; equal largest elements share the derivative equally.
 
     >>> import numpy as np
@@ -249,7 +255,7 @@ def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 @public("fdbr.ops")
-def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def min(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The smallest element over axes; equal smallest elements share the derivative equally.
 
     >>> import numpy as np
@@ -284,21 +290,21 @@ def _search(search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
 
 
 @constant(batch=_batch_arg, fresh=True, total=True)
-def _argmax(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
+def _argmax(xp: Any, x: ArrayLike, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _search(np.ndarray.argmax, x, axis, keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
 @constant(batch=_batch_arg, fresh=True, total=True)
-def _argmin(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
+def _argmin(xp: Any, x: ArrayLike, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _search(np.ndarray.argmin, x, axis, keepdims)
     return xp.argmin(x, axis=axis, keepdims=keepdims)
 
 
 @public("fdbr.ops")
-def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmax(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
     """The index of the first largest element along an axis, or of the flattened array.
 
     >>> import numpy as np
@@ -312,7 +318,7 @@ def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
 
 
 @public("fdbr.ops")
-def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
     """The index of the first smallest element along an axis, or of the flattened array.
 
     >>> import numpy as np
@@ -326,21 +332,21 @@ def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
 
 
 @constant(batch=shifted("axes"), total=True)
-def _all(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _all(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _and(x, axes, None, None, keepdims)
     return xp.all(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"), total=True)
-def _any(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _any(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _or(x, axes, None, None, keepdims)
     return xp.any(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"), total=True)
-def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+def _count_nonzero(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     if type(x) is np.ndarray and len(axes) == x.ndim and not keepdims:
         return np.intp(np.count_nonzero(x))
     hits = x != 0
@@ -350,7 +356,7 @@ def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) 
 
 
 @public("fdbr.ops")
-def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def all(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Whether every element along axes is true.
 
     >>> import numpy as np
@@ -363,7 +369,7 @@ def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 @public("fdbr.ops")
-def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def any(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Whether any element along axes is true.
 
     >>> import numpy as np
@@ -376,7 +382,7 @@ def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 @public("fdbr.ops")
-def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The number of elements along axes that are not zero.
 
     >>> import numpy as np

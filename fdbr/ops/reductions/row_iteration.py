@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array
+from fdbr.pytrees.typing import Array
 
 __all__ = ["broadcast_product", "unbuffered_rows"]
 

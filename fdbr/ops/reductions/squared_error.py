@@ -8,12 +8,12 @@ import math
 from typing import Any
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise, opaque, shifted
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.declare.large import by_rows
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.elementwise.arithmetic import negative
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["is_large", "squared_distance", "squares_about_mean"]
 
@@ -24,7 +24,7 @@ def is_large(x: Array) -> bool:
 
 
 @elementwise(x=lambda scale: scale, y=lambda scale: -scale, scale=lambda x, y: x - y)
-def _scaled_distance(xp: Any, x: Array, y: Array, scale: Array) -> Array:
+def _scaled_distance(xp: Any, x: ArrayLike, y: ArrayLike, scale: ArrayLike) -> Array:
     return (x - y) * scale
 
 
@@ -58,7 +58,7 @@ def _batch_pair(apply: Any, values: Any, batched: Any, size: int, params: Any) -
     ),
     batch=_batch_pair,
 )
-def _squared_distance(xp: Any, x: Array, y: Array, *, axes: tuple[int, ...]) -> Array:
+def _squared_distance(xp: Any, x: ArrayLike, y: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     return by_rows(_squares, axes, x, y)
 
 
@@ -87,11 +87,11 @@ def _about_mean_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> tuple[An
 
 
 @opaque(x=(_about_mean_vjp, _about_mean_jvp), batch=shifted("axes"))
-def _about_mean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _about_mean(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Any:
     mean = accumulate(x, axes, keepdims=True) / _count(x.shape, axes)
     return by_rows(_squares, axes, x, mean), mean
 
 
-def squares_about_mean(x: Array, axes: tuple[int, ...]) -> Any:
+def squares_about_mean(x: Any, axes: tuple[int, ...]) -> Any:
     """Sum squared deviations from the mean over axes, kept with length 1."""
     return _about_mean(x, axes=axes)[0]

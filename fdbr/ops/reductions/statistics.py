@@ -3,7 +3,7 @@
 import math
 from typing import Any, Literal
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.core.tracer import whole
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -18,6 +18,7 @@ from fdbr.ops.reductions.reduce import Axis, any, kept_shape, sum
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.ops.shape.manipulation import broadcast_to, expand_dims, moveaxis, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["median", "quantile"]
 
@@ -43,7 +44,7 @@ _SELECTING = frozenset({"lower", "higher", "nearest", "inverted_cdf", "closest_o
 
 @public("fdbr.ops")
 @where_it_lies
-def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def median(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The median over axes: the middle one of the sorted elements, or the mean of the middle two.
 
     Its derivative is 1 in the middle element, or 1/2 in each of the two; among equal elements,
@@ -79,7 +80,13 @@ def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 @public("fdbr.ops")
 @where_it_lies
 def quantile(
-    x: Array, q: Array, /, *, axis: Axis = None, method: Method = "linear", keepdims: bool = False
+    x: ArrayLike,
+    q: ArrayLike,
+    /,
+    *,
+    axis: Axis = None,
+    method: Method = "linear",
+    keepdims: bool = False,
 ) -> Array:
     """The quantiles of the elements over axes: the values below which fractions ``q`` of them lie.
 
@@ -125,8 +132,8 @@ def quantile(
 
 def quantile_of(
     name: str,
-    x: Array,
-    q: Array,
+    x: Any,
+    q: Any,
     *,
     axis: Axis = None,
     method: str = "linear",

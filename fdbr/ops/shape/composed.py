@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, index, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
@@ -19,12 +18,13 @@ from fdbr.ops.reductions.reduce import mean
 from fdbr.ops.reductions.reduce import sum as _sum
 from fdbr.ops.shape.creation import arrays, asarray, floating
 from fdbr.ops.shape.manipulation import permute_dims, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["as_strided", "average", "lerp", "rsqrt", "split", "sum_to"]
 
 
 @public("fdbr.ops")
-def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Any]:
+def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Any]:
     """The parts of an array along an axis, as `numpy.split`.
 
     Parameters
@@ -70,13 +70,13 @@ def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) 
 @public("fdbr.ops")
 @in_single
 def average(
-    x: Array,
+    x: ArrayLike,
     /,
     axis: int | tuple[int, ...] | None = None,
-    weights: Array = None,
+    weights: ArrayLike | None = None,
     *,
     keepdims: bool = False,
-) -> Any:
+) -> Array:
     """The mean over axes, optionally weighted, as `numpy.average`.
 
     ``sum(weights * x) / sum(weights)``.
@@ -122,7 +122,7 @@ def average(
 
 
 @public("fdbr.ops")
-def lerp(start: Array, end: Array, weight: Array, /) -> Any:
+def lerp(start: ArrayLike, end: ArrayLike, weight: ArrayLike, /) -> Array:
     """Interpolate linearly: ``start + weight * (end - start)``, where all three broadcast.
 
     Chainer's ``linear_interpolate(p, x, y)`` is ``lerp(y, x, p)``.
@@ -139,7 +139,7 @@ def lerp(start: Array, end: Array, weight: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def rsqrt(x: Array, /) -> Any:
+def rsqrt(x: ArrayLike, /) -> Array:
     """The reciprocal square root ``1 / sqrt(x)``.
 
     >>> import numpy as np
@@ -151,7 +151,7 @@ def rsqrt(x: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def sum_to(x: Array, /, shape: int | Sequence[int]) -> Any:
+def sum_to(x: ArrayLike, /, shape: int | Sequence[int]) -> Array:
     """Sum an array to a shape that broadcasts to its own: the transpose of `broadcast_to`.
 
     Parameters
@@ -186,11 +186,11 @@ def sum_to(x: Array, /, shape: int | Sequence[int]) -> Any:
 
 @public("fdbr.ops")
 def as_strided(
-    x: Array,
+    x: ArrayLike,
     shape: Sequence[int],
     strides: Sequence[int],
     storage_offset: int = 0,
-) -> Any:
+) -> Array:
     """Gather elements at regular steps, as PyTorch's `as_strided` of a row-major array.
 
     ``out[i, j, ...] = reshape(x, -1)[storage_offset + i * strides[0] + j * strides[1] + ...]``.

@@ -7,7 +7,6 @@ import numpy as np
 
 from fdbr.backends.cpu.library.copy import filled
 from fdbr.core import array_modules
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, integer, number_types
 from fdbr.errors.public import public
@@ -17,6 +16,7 @@ from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.shape.iota import apply_to_iota
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike, Shape
 
 __all__ = [
     "arange",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 @public("fdbr.ops")
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """An array of zeros, of dtype float64 by default.
 
     >>> from fdbr import ops
@@ -46,7 +46,7 @@ def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
 
 
 @public("fdbr.ops")
-def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def ones(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """An array of ones, of dtype float64 by default.
 
     >>> from fdbr import ops
@@ -60,7 +60,7 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
 
 
 @public("fdbr.ops")
-def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def empty(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """An uninitialized array, of dtype float64 by default.
 
     >>> from fdbr import ops
@@ -71,7 +71,9 @@ def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
 
 
 @public("fdbr.ops")
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full(
+    shape: Shape, fill_value: ArrayLike, *, dtype: DTypeLike | None = None, device: Any = None
+) -> Array:
     """An array filled with one value, by default in its dtype.
 
     >>> from fdbr import ops
@@ -97,8 +99,14 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
 
 @public("fdbr.ops")
 def arange(
-    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
-) -> Any:
+    start: ArrayLike,
+    /,
+    stop: ArrayLike | None = None,
+    step: ArrayLike = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+) -> Array:
     """The numbers from ``start`` (or 0) up to ``stop`` (exclusive) in steps of ``step``.
 
     >>> from fdbr import ops
@@ -148,15 +156,15 @@ def _affine(i: Any, step: Any, start: Any) -> Any:
 @public("fdbr.ops")
 @array_modules.where_it_lies
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     /,
     num: int,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: Any = None,
     endpoint: bool = True,
-) -> Any:
+) -> Array:
     """``num`` evenly spaced numbers from ``start`` to ``stop``.
 
     >>> from fdbr import ops
@@ -197,8 +205,14 @@ def linspace(
 
 @public("fdbr.ops")
 def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
-) -> Any:
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+) -> Array:
     """A matrix with ones on its ``k``-th diagonal and zeros elsewhere.
 
     >>> from fdbr import ops
@@ -210,7 +224,7 @@ def eye(
 
 
 @constant(elementwise=True)
-def _full_like(xp: Any, x: Array, *, value: Any, dtype: Any) -> Array:
+def _full_like(xp: Any, x: ArrayLike, *, value: Any, dtype: Any) -> Array:
     if (
         xp is np
         and type(x) is np.ndarray
@@ -225,7 +239,7 @@ def _full_like(xp: Any, x: Array, *, value: Any, dtype: Any) -> Array:
 
 
 @public("fdbr.ops")
-def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """Zeros in the shape of ``x``, by default in its dtype.
 
     >>> import numpy as np
@@ -237,7 +251,7 @@ def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
 
 
 @public("fdbr.ops")
-def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
+def ones_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """Ones in the shape of ``x``, by default in its dtype.
 
     >>> import numpy as np
@@ -249,7 +263,7 @@ def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
 
 
 @public("fdbr.ops")
-def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
+def empty_like(x: ArrayLike, /, *, dtype: DTypeLike | None = None, device: Any = None) -> Array:
     """An uninitialized array of the shape of ``x``, by default in its dtype; zeros if it is traced.
 
     >>> import numpy as np
@@ -263,7 +277,9 @@ def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
 
 
 @public("fdbr.ops")
-def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full_like(
+    x: ArrayLike, /, fill_value: ArrayLike, *, dtype: DTypeLike | None = None, device: Any = None
+) -> Array:
     """One value in the shape of ``x``, by default in its dtype.
 
     >>> import numpy as np
@@ -280,7 +296,14 @@ def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = 
 
 
 @public("fdbr.ops")
-def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
+def asarray(
+    obj: ArrayLike,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+) -> Any:
     """Convert a number, nested lists or an array to an array; traced values in it stay traced.
 
     >>> from fdbr import ops
@@ -310,7 +333,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     return out.copy() if copy and out is obj else out
 
 
-def floating(x: Array) -> Any:
+def floating(x: Any) -> Any:
     """Convert to an array of a floating or complex dtype."""
     x = asarray(x)
     return x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))

@@ -7,7 +7,7 @@ import numpy as np
 
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.triangles import triangle
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, index, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
@@ -21,6 +21,7 @@ from fdbr.ops.reductions.reduce import sum as _sum
 from fdbr.ops.reductions.row_iteration import unbuffered_rows
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.ops.shape.manipulation import broadcast_to, concat, expand_dims, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["diff", "meshgrid", "repeat", "tril", "triu"]
 
@@ -32,7 +33,7 @@ _STRIP = 64  # rows of a strip
 
 
 @linear(x=lambda ct, k, upper: _triangle(ct, k=k, upper=upper), batch=aligned)
-def _triangle(xp: Any, x: Array, *, k: int, upper: bool) -> Array:
+def _triangle(xp: Any, x: ArrayLike, *, k: int, upper: bool) -> Array:
     return triangle_of(xp, x, k, upper)
 
 
@@ -62,7 +63,7 @@ def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
 
 
 @public("fdbr.ops")
-def tril(x: Array, /, *, k: int = 0) -> Any:
+def tril(x: ArrayLike, /, *, k: int = 0) -> Array:
     """The lower triangle of matrices: zeros above the ``k``-th diagonal of the last two axes.
 
     Raises
@@ -80,7 +81,7 @@ def tril(x: Array, /, *, k: int = 0) -> Any:
 
 
 @public("fdbr.ops")
-def triu(x: Array, /, *, k: int = 0) -> Any:
+def triu(x: ArrayLike, /, *, k: int = 0) -> Array:
     """The upper triangle of matrices: zeros below the ``k``-th diagonal; see `tril`.
 
     >>> import numpy as np
@@ -104,7 +105,7 @@ def _matrices(x: Any, name: str) -> Any:
 
 @public("fdbr.ops")
 @where_it_lies
-def repeat(x: Array, repeats: Array, /, *, axis: int | None = None) -> Any:
+def repeat(x: ArrayLike, repeats: ArrayLike, /, *, axis: int | None = None) -> Array:
     """The array with each element repeated along an axis, or along the flattened array.
 
     Parameters
@@ -158,7 +159,7 @@ def _repeat_each(x: Any, repeats: Any, axis: int) -> Any:
 
 
 @public("fdbr.ops")
-def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
+def meshgrid(*arrays: ArrayLike, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     """Coordinate arrays of a grid: each array is repeated along the axes of the others.
 
     Parameters
@@ -207,8 +208,14 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
 @public("fdbr.ops")
 @where_it_lies
 def diff(
-    x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
-) -> Any:
+    x: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+) -> Array:
     """The differences of neighbours along an axis, taken ``n`` times.
 
     For booleans it is whether neighbours differ.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.library.copy import joined
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import index, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
@@ -16,6 +16,7 @@ from fdbr.ops.declare import aligned, fit, joining, linear, prefixed, shape_of, 
 from fdbr.ops.declare.batches import align, spread
 from fdbr.ops.dtypes import astype, is_number, result_type
 from fdbr.ops.shape.creation import asarray
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "broadcast_arrays",
@@ -51,12 +52,12 @@ def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: An
 
 
 @linear(x=lambda ct, shape: reshape(ct, shape), batch=_batch_reshaped, view="contiguous")
-def _reshape(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
+def _reshape(xp: Any, x: ArrayLike, *, to: tuple[int, ...]) -> Array:
     return x.reshape(to) if type(x) is np.ndarray else xp.reshape(x, to)
 
 
 @public("fdbr.ops")
-def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
+def reshape(x: ArrayLike, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Array:
     """The array in another shape, with its elements in row-major order; one length may be -1.
 
     >>> import numpy as np
@@ -79,12 +80,12 @@ def _batch_permuted(apply: Any, values: Any, batched: Any, size: int, params: An
 
 
 @linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted, view="always")
-def _permute(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _permute(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
 
 
 @public("fdbr.ops")
-def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
+def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Array:
     """The array with its axes in another order.
 
     >>> import numpy as np
@@ -101,12 +102,12 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
 
 
 @linear(x=lambda ct: _matrix_transpose(ct), batch=aligned, view="always")
-def _matrix_transpose(xp: Any, x: Array) -> Array:
+def _matrix_transpose(xp: Any, x: ArrayLike) -> Array:
     return x.swapaxes(-1, -2)
 
 
 @public("fdbr.ops")
-def matrix_transpose(x: Array, /) -> Any:
+def matrix_transpose(x: ArrayLike, /) -> Array:
     """The array with its last two axes exchanged.
 
     >>> import numpy as np
@@ -120,7 +121,7 @@ def matrix_transpose(x: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
+def swapaxes(x: ArrayLike, axis1: int, axis2: int, /) -> Array:
     """The array with two axes exchanged.
 
     >>> import numpy as np
@@ -136,7 +137,7 @@ def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
 
 
 @public("fdbr.ops")
-def moveaxis(x: Array, source: Array, destination: Any, /) -> Any:
+def moveaxis(x: ArrayLike, source: ArrayLike, destination: ArrayLike, /) -> Array:
     """The array with some axes moved to other positions; the others keep their order.
 
     >>> import numpy as np
@@ -168,7 +169,7 @@ def _batch_broadcast(apply: Any, values: Any, batched: Any, size: int, params: A
 @linear(
     x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=_batch_broadcast, view="read-only"
 )
-def _broadcast_to(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
+def _broadcast_to(xp: Any, x: ArrayLike, *, to: tuple[int, ...]) -> Array:
     if math.prod(to) > _SMALL:
         if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.char in _PLAIN:
             return _broadcast_view(x, to)
@@ -189,7 +190,7 @@ def _broadcast_view(x: Any, to: tuple[int, ...]) -> Any:
 
 
 @public("fdbr.ops")
-def broadcast_to(x: Array, /, shape: Sequence[int]) -> Any:
+def broadcast_to(x: ArrayLike, /, shape: Sequence[int]) -> Array:
     """The array repeated to a shape by NumPy's broadcasting.
 
     >>> import numpy as np
@@ -225,7 +226,7 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @public("fdbr.ops")
-def broadcast_arrays(*arrays: Any) -> list[Any]:
+def broadcast_arrays(*arrays: ArrayLike) -> list[Any]:
     """The arrays, each broadcast to their common shape.
 
     >>> import numpy as np
@@ -238,7 +239,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
 
 
 @public("fdbr.ops")
-def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
+def expand_dims(x: ArrayLike, /, axis: int | tuple[int, ...] = 0) -> Array:
     """The array with new axes of length 1 at the given positions in the result.
 
     >>> import numpy as np
@@ -256,7 +257,7 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
 
 
 @public("fdbr.ops")
-def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
+def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None) -> Array:
     """The array without the given axes of length 1, or without all such axes.
 
     >>> import numpy as np
@@ -274,13 +275,13 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
 
 
 @linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"), view="always")
-def _flip(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _flip(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     reverse = slice(None, None, -1)
     return x[tuple([reverse if axis in axes else slice(None) for axis in range(x.ndim)])]
 
 
 @public("fdbr.ops")
-def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
+def flip(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """The array with its elements in reverse order along axes, by default along all.
 
     >>> import numpy as np
@@ -295,7 +296,7 @@ def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     x=lambda ct, shift, axis: _roll(ct, shift=tuple(-s for s in shift), axis=axis),
     batch=shifted("axis"),
 )
-def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
+def _roll(xp: Any, x: ArrayLike, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
     if type(x) is not np.ndarray or not x.size or (len(axis) > 1 and x.size > _SMALL):
         return xp.roll(x, shift, axis)
     for n, dim in zip(shift, axis, strict=True):
@@ -309,8 +310,8 @@ def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -
 
 @public("fdbr.ops")
 def roll(
-    x: Array, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
-) -> Any:
+    x: ArrayLike, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
+) -> Array:
     """The array with elements shifted cyclically along axes.
 
     >>> import numpy as np
@@ -374,7 +375,7 @@ def _concat(xp: Any, *arrays: Any, axis: int) -> Array:
 
 
 @public("fdbr.ops")
-def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
     """Arrays joined along an axis; `None` flattens them first.
 
     Raises
@@ -417,7 +418,7 @@ def _stack(xp: Any, *arrays: Any, axis: int) -> Array:
 
 
 @public("fdbr.ops")
-def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
+def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Array:
     """Arrays of one shape joined along a new axis.
 
     Raises
@@ -437,7 +438,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
 
 
 @public("fdbr.ops")
-def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices of an array along an axis, each without that axis.
 
     >>> import numpy as np
@@ -450,7 +451,7 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 @public("fdbr.ops")
-def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
+def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Array:
     """The array repeated as a whole along its axes.
 
     If there are more repetitions than axes, new axes are inserted in front.  A single number
@@ -477,12 +478,12 @@ def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
     batch=aligned,
     view="read-only",
 )
-def _diagonal(xp: Any, x: Array, *, offset: int) -> Array:
+def _diagonal(xp: Any, x: ArrayLike, *, offset: int) -> Array:
     return x.diagonal(offset, -2, -1) if type(x) is np.ndarray else xp.diagonal(x, offset, -2, -1)
 
 
 @linear(x=lambda ct, offset: _diagonal(ct, offset=offset), batch=prefixed("shape"))
-def _embed_diagonal(xp: Any, x: Array, *, shape: tuple[int, ...], offset: int) -> Array:
+def _embed_diagonal(xp: Any, x: ArrayLike, *, shape: tuple[int, ...], offset: int) -> Array:
     out = xp.zeros(shape, dtype=x.dtype)
     columns, count = shape[-1], x.shape[-1]
     if count:
@@ -493,7 +494,7 @@ def _embed_diagonal(xp: Any, x: Array, *, shape: tuple[int, ...], offset: int) -
 
 
 @public("fdbr.ops")
-def diagonal(x: Array, /, *, offset: int = 0) -> Any:
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonal of the matrices in the last two axes.
 
     >>> import numpy as np

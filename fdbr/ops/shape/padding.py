@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import is_differentiated
 from fdbr.errors.checks import describe, index
 from fdbr.errors.public import public
@@ -16,6 +16,7 @@ from fdbr.ops.reductions.statistics import median
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to, concat, flip
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["pad"]
 
@@ -34,7 +35,7 @@ def _inner(widths: Sequence[Pair], shape: Sequence[int]) -> tuple[slice, ...]:
 
 
 @linear(x=lambda ct, shape, widths: ct[_inner(widths, shape)], batch=_batch_widths, fresh=True)
-def _pad_zeros(xp: Any, x: Array, *, widths: tuple[Pair, ...]) -> Array:
+def _pad_zeros(xp: Any, x: ArrayLike, *, widths: tuple[Pair, ...]) -> Array:
     shape = [n + before + after for n, (before, after) in zip(x.shape, widths, strict=True)]
     out = xp.zeros(shape, dtype=x.dtype)
     out[_inner(widths, x.shape)] = x
@@ -64,16 +65,16 @@ _STATISTICS = ("maximum", "mean", "median", "minimum")
 
 @public("fdbr.ops")
 def pad(
-    x: Array,
-    pad_width: Any,
+    x: ArrayLike,
+    pad_width: ArrayLike,
     /,
     mode: Mode = "constant",
     *,
-    constant_values: Any = 0,
-    end_values: Any = 0,
-    stat_length: Any = None,
+    constant_values: ArrayLike = 0,
+    end_values: ArrayLike = 0,
+    stat_length: ArrayLike | None = None,
     reflect_type: Literal["even", "odd"] = "even",
-) -> Any:
+) -> Array:
     """The array padded with elements before and after its own along its axes, as `numpy.pad`.
 
     Parameters

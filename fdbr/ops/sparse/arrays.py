@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import optree
 
-from fdbr.core.array_modules import Array, array_module, is_array
+from fdbr.core.array_modules import array_module, is_array
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, number_types
 from fdbr.ops.elementwise.comparison import where
@@ -21,6 +21,7 @@ from fdbr.ops.sparse.patterns import FORMATS, Pattern, pattern_of
 from fdbr.ops.sparse.products import multiply_sparse
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.pytrees.structure import settling
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["SparseArray", "is_sparse", "matmul", "sparse_array"]
 
@@ -169,14 +170,14 @@ def _same_pattern(sign: str, matrix: SparseArray, other: Any) -> Any:
     )
 
 
-def is_sparse(value: Any) -> bool:
+def is_sparse(value: ArrayLike) -> bool:
     """Whether a value is a sparse matrix of SciPy, CuPy or fdbr."""
     if isinstance(value, SparseArray):
         return True
     return type(value).__module__.startswith(_LIBRARIES) and hasattr(value, "format")
 
 
-def sparse_array(matrix: Array, /) -> SparseArray:
+def sparse_array(matrix: ArrayLike, /) -> SparseArray:
     """A sparse matrix of SciPy or CuPy as one whose elements may be traced.
 
     Parameters
@@ -205,7 +206,7 @@ def sparse_array(matrix: Array, /) -> SparseArray:
     return SparseArray(matrix.data, pattern_of(matrix))
 
 
-def matmul(x: Array, y: Array, /) -> Any:
+def matmul(x: ArrayLike, y: ArrayLike, /) -> Any:
     """The product of a sparse matrix and a matrix or vector, either of them traced or not.
 
     Parameters

@@ -6,12 +6,13 @@ the elements of each matrix, by operations that are.
 
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.devices import scipy_of
 from fdbr.ops.indexing.reading import take
 from fdbr.ops.indexing.segments import segment_sum
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.ops.sparse.patterns import Pattern
+from fdbr.pytrees.typing import Array
 
 __all__ = ["product_of_patterns"]
 

@@ -7,8 +7,9 @@ pattern and is of its format.
 
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.devices import scipy_of
+from fdbr.pytrees.typing import Array
 
 __all__ = ["FORMATS", "Pattern", "pattern_of"]
 
@@ -128,7 +129,7 @@ class Pattern:
         return f"{name}[{self.shape[0]},{self.shape[1]}] of {self.data_shape}{turned}"
 
 
-def pattern_of(matrix: Array) -> Pattern:
+def pattern_of(matrix: Any) -> Pattern:
     """The pattern of a sparse matrix of SciPy or CuPy."""
     if matrix.ndim != 2:
         raise TypeError(

@@ -7,10 +7,10 @@ the places of the pattern, and the product with the turned pattern.  The second'
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import fit, multilinear
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.shape.manipulation import moveaxis, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["multiply_sparse", "products_at"]
 
@@ -42,7 +42,7 @@ def _batch_at_places(apply: Any, values: Any, batched: Any, size: int, params: A
     x=lambda ct, data, like, pattern: fit(multiply_sparse(data, ct, pattern=pattern.T), like),
     batch=_batch_of_products,
 )
-def multiply_sparse(xp: Any, data: Array, x: Array, *, pattern: Any) -> Array:
+def multiply_sparse(xp: Any, data: ArrayLike, x: ArrayLike, *, pattern: Any) -> Array:
     """The sparse matrix of a pattern and its elements, times a vector or a matrix."""
     return pattern.matrix(data) @ x
 
@@ -52,7 +52,7 @@ def multiply_sparse(xp: Any, data: Array, x: Array, *, pattern: Any) -> Array:
     b=lambda ct, a, like, pattern: fit(multiply_sparse(ct, a, pattern=pattern.T), like),
     batch=_batch_at_places,
 )
-def products_at(xp: Any, a: Array, b: Array, *, pattern: Any) -> Array:
+def products_at(xp: Any, a: ArrayLike, b: ArrayLike, *, pattern: Any) -> Array:
     """``a @ b.T``, of vectors their outer product, at the places of a pattern alone."""
     rows, columns, there = pattern.places()
     out = a[rows] * b[columns]

@@ -8,11 +8,11 @@ True
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import several
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.special.library import refuse_complex, scipy_functions, scipy_special
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["airy", "airye", "itairy"]
 
@@ -37,7 +37,7 @@ def _scaled_slopes(z: Any, out: Any) -> Any:
 
 
 @several(z=_scaled_slopes)
-def airye(xp: Any, z: Array) -> Any:
+def airye(xp: Any, z: ArrayLike) -> Array:
     """Airy's functions with their growth taken off, of real ``z``: ``(eAi, eAip, eBi, eBip)``.
 
     ``eAi = exp(2 / 3 * z**1.5) * Ai``, which is NaN below 0; ``eBi = exp(-2 / 3 * z**1.5) * Bi``

@@ -13,7 +13,6 @@ these; those that are scaled by the size of a part of the argument are for real 
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise.arithmetic import sign
 from fdbr.ops.special.far_out import FALLING, GROWING, hankel_slope, slope_far_out
@@ -24,6 +23,7 @@ from fdbr.ops.special.library import (
     scipy_special,
     unknown,
 )
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "hankel1",
@@ -196,7 +196,7 @@ def _ive_slope(v: Any, z: Any) -> Any:
 
 
 @elementwise(double=True, v=unknown("jve", "v"), z=_falling(lambda: jve))
-def jve(xp: Any, v: Array, z: Array) -> Array:
+def jve(xp: Any, v: ArrayLike, z: ArrayLike) -> Array:
     """``exp(-abs(imag(z))) * jv(v, z)``: for real ``z``, to which it is held here, `jv` itself.
 
     No derivative in v is known.
@@ -206,7 +206,7 @@ def jve(xp: Any, v: Array, z: Array) -> Array:
 
 
 @elementwise(double=True, v=unknown("yve", "v"), z=_falling(lambda: yve))
-def yve(xp: Any, v: Array, z: Array) -> Array:
+def yve(xp: Any, v: ArrayLike, z: ArrayLike) -> Array:
     """``exp(-abs(imag(z))) * yv(v, z)``: for real ``z``, to which it is held here, `yv` itself.
 
     No derivative in v is known.
@@ -216,7 +216,7 @@ def yve(xp: Any, v: Array, z: Array) -> Array:
 
 
 @elementwise(double=True, v=unknown("ive", "v"), z=_ive_slope)
-def ive(xp: Any, v: Array, z: Array) -> Array:
+def ive(xp: Any, v: ArrayLike, z: ArrayLike) -> Array:
     """``exp(-abs(z)) * iv(v, z)``, of real ``z``.  No derivative in v is known."""
     refuse_complex("special.ive", z)
     return scipy_special(xp, "ive", v, z)
@@ -247,7 +247,7 @@ _spherical_in = scipy_function("_spherical_in", "n z", "", z=_slopes["in"])
 _spherical_kn = scipy_function("_spherical_kn", "n z", "", z=_slopes["kn"])
 
 
-def spherical_jn(n: Any, z: Array, derivative: bool = False) -> Any:
+def spherical_jn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
     """The spherical Bessel function of the first kind of order ``n``, or its derivative.
 
     ``n`` is of integers of at least 0; no derivative in it is known.
@@ -255,7 +255,7 @@ def spherical_jn(n: Any, z: Array, derivative: bool = False) -> Any:
     return _slopes["jn"](n, z) if derivative else _spherical_jn(n, z)
 
 
-def spherical_yn(n: Any, z: Array, derivative: bool = False) -> Any:
+def spherical_yn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
     """The spherical Bessel function of the second kind of order ``n``, or its derivative.
 
     ``n`` is of integers of at least 0; no derivative in it is known.
@@ -263,7 +263,7 @@ def spherical_yn(n: Any, z: Array, derivative: bool = False) -> Any:
     return _slopes["yn"](n, z) if derivative else _spherical_yn(n, z)
 
 
-def spherical_in(n: Any, z: Array, derivative: bool = False) -> Any:
+def spherical_in(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
     """The modified spherical Bessel function of the first kind, or its derivative.
 
     ``n`` is of integers of at least 0; no derivative in it is known.
@@ -271,7 +271,7 @@ def spherical_in(n: Any, z: Array, derivative: bool = False) -> Any:
     return _slopes["in"](n, z) if derivative else _spherical_in(n, z)
 
 
-def spherical_kn(n: Any, z: Array, derivative: bool = False) -> Any:
+def spherical_kn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
     """The modified spherical Bessel function of the second kind, or its derivative.
 
     ``n`` is of integers of at least 0; no derivative in it is known.

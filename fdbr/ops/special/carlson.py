@@ -20,12 +20,12 @@ import functools
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.special.library import refuse_complex, scipy_special
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["elliprc", "elliprd", "elliprf", "elliprg", "elliprj"]
 
@@ -44,7 +44,9 @@ def _by(number: int) -> Any:
 
 
 @elementwise(double=True, x=_by(0), y=_by(1), z=_by(2), p=_by(3))
-def _carlson(xp: Any, x: Array, y: Array, z: Array, p: Array, *, n: int, powers: Any) -> Array:
+def _carlson(
+    xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike, p: ArrayLike, *, n: int, powers: Any
+) -> Array:
     """The integral, of ``powers``: infinite where it diverges, NaN where one is negative."""
     dtype = float_dtype(x, y, z, p)
     values = xp.broadcast_arrays(*(xp.asarray(v, dtype=float) for v in (x, y, z, p)))
@@ -78,7 +80,7 @@ def _carlson(xp: Any, x: Array, y: Array, z: Array, p: Array, *, n: int, powers:
     y=lambda x, y, z: -elliprd(z, x, y) / 6,
     z=lambda x, y, z: -elliprd(x, y, z) / 6,
 )
-def elliprf(xp: Any, x: Array, y: Array, z: Array) -> Array:
+def elliprf(xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:
     """Carlson's integral of the first kind, of real arguments of at least 0."""
     _check("elliprf", x, y, z)
     return scipy_special(xp, "elliprf", x, y, z)
@@ -94,7 +96,7 @@ def _in_family(factor: float, n: int, *powers: float) -> Any:
     y=_in_family(-0.75, 0, 0.5, 1.5, 1.5),
     z=_in_family(-2.25, 0, 0.5, 0.5, 2.5),
 )
-def elliprd(xp: Any, x: Array, y: Array, z: Array) -> Array:
+def elliprd(xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:
     """Carlson's integral of the second kind, of real arguments of at least 0."""
     _check("elliprd", x, y, z)
     return scipy_special(xp, "elliprd", x, y, z)
@@ -106,7 +108,7 @@ def elliprd(xp: Any, x: Array, y: Array, z: Array) -> Array:
     y=_in_family(0.125, 1, 0.5, 1.5, 0.5),
     z=_in_family(0.125, 1, 0.5, 0.5, 1.5),
 )
-def elliprg(xp: Any, x: Array, y: Array, z: Array) -> Array:
+def elliprg(xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:
     """Carlson's completely symmetric integral of the second kind, of reals of at least 0."""
     _check("elliprg", x, y, z)
     return scipy_special(xp, "elliprg", x, y, z)
@@ -123,7 +125,7 @@ def _in_family_of_four(factor: float, *powers: float) -> Any:
     z=_in_family_of_four(-0.75, 0.5, 0.5, 1.5, 1),
     p=_in_family_of_four(-1.5, 0.5, 0.5, 0.5, 2),
 )
-def elliprj(xp: Any, x: Array, y: Array, z: Array, p: Array) -> Array:
+def elliprj(xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike, p: ArrayLike) -> Array:
     """Carlson's integral of the third kind, of reals of at least 0.
 
     Where ``p`` is negative, the value is Cauchy's, and the derivatives are NaN.
@@ -133,7 +135,7 @@ def elliprj(xp: Any, x: Array, y: Array, z: Array, p: Array) -> Array:
 
 
 @elementwise(double=True, x=lambda x, y: _elliprc_by_x(x, y), y=lambda x, y: _elliprc_by_y(x, y))
-def elliprc(xp: Any, x: Array, y: Array) -> Array:
+def elliprc(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """Carlson's degenerate integral ``elliprf(x, y, y)``; Cauchy's where ``y`` is negative."""
     _check("elliprc", x, y)
     return scipy_special(xp, "elliprc", x, y)

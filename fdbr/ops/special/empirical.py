@@ -9,12 +9,12 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.special.library import scipy_function, scipy_special, unknown
+from fdbr.pytrees.typing import Array
 
 __all__ = ["kolmogi", "kolmogorov", "smirnov", "smirnovi"]
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import log, log1p
 from fdbr.ops.special.library import scipy_special
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["entr", "kl_div", "rel_entr", "xlog1py", "xlogy"]
 
@@ -17,7 +17,7 @@ def _share(x: Any, y: Any) -> Any:
 
 
 @elementwise(x=lambda y: log(y), y=lambda x, y: _share(x, y), heavy=True)
-def xlogy(xp: Any, x: Array, y: Array) -> Array:
+def xlogy(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """``x * log(y)``, and 0 where ``x`` is 0, whatever ``y``.
 
     The derivative by ``x`` is ``log(y)``, that by ``y`` is ``x / y``, and 0 where ``x`` is 0.
@@ -30,7 +30,7 @@ def xlogy(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=lambda y: log1p(y), y=lambda x, y: _share(x, 1 + y), heavy=True)
-def xlog1py(xp: Any, x: Array, y: Array) -> Array:
+def xlog1py(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """``x * log(1 + y)``, and 0 where ``x`` is 0, whatever ``y``.
 
     The derivative by ``x`` is ``log(1 + y)``, that by ``y`` is ``x / (1 + y)``, and 0 where
@@ -44,7 +44,7 @@ def xlog1py(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=lambda x: -log(x) - 1, heavy=True)
-def entr(xp: Any, x: Array) -> Array:
+def entr(xp: Any, x: ArrayLike) -> Array:
     """The entropy of one probability, ``-x * log(x)``: 0 at 0, and -inf below.
 
     >>> from fdbr import ops
@@ -55,7 +55,7 @@ def entr(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x, y: log(x / y) + 1, y=lambda x, y: -_share(x, y))
-def rel_entr(xp: Any, x: Array, y: Array) -> Array:
+def rel_entr(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The relative entropy ``x * log(x / y)``: 0 where ``x`` is 0, inf outside of its domain.
 
     >>> from fdbr import ops
@@ -66,7 +66,7 @@ def rel_entr(xp: Any, x: Array, y: Array) -> Array:
 
 
 @elementwise(x=lambda x, y: log(x / y), y=lambda x, y: 1 - _share(x, y))
-def kl_div(xp: Any, x: Array, y: Array) -> Array:
+def kl_div(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """A term of the Kullback-Leibler divergence, ``x * log(x / y) - x + y``.
 
     >>> from fdbr import ops

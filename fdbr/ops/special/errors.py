@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import real
 from fdbr.ops.elementwise.exponential import exp, gaussian
 from fdbr.ops.special.library import scipy_special
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["erf", "erfc", "erfcinv", "erfcx", "erfinv", "log_ndtr", "ndtr", "ndtri"]
 
@@ -24,7 +24,7 @@ _FEW = 1 << 7  # elements below which SciPy's loop takes less time
 
 
 @elementwise(x=lambda x: _TWO_BY_ROOT_PI * gaussian(x, rate=1.0), heavy=True)
-def erf(xp: Any, x: Array) -> Array:
+def erf(xp: Any, x: ArrayLike) -> Array:
     """The error function ``2 / sqrt(pi) * integral of exp(-t**2) from 0 to x``.
 
     >>> from fdbr import ops
@@ -37,7 +37,7 @@ def erf(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: -_TWO_BY_ROOT_PI * gaussian(x, rate=1.0), heavy=True)
-def erfc(xp: Any, x: Array) -> Array:
+def erfc(xp: Any, x: ArrayLike) -> Array:
     """The complementary error function ``1 - erf(x)``, accurate where it is small.
 
     >>> from fdbr import ops
@@ -48,7 +48,7 @@ def erfc(xp: Any, x: Array) -> Array:
 
 
 @elementwise(double=True, x=lambda x: _erfcx_slope(x, erfcx(x)), heavy=True)
-def erfcx(xp: Any, x: Array) -> Array:
+def erfcx(xp: Any, x: ArrayLike) -> Array:
     """The scaled complementary error function ``exp(x**2) * erfc(x)``.
 
     >>> from fdbr import ops
@@ -74,7 +74,7 @@ def asymptotic_rest(ratio: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: _HALF_ROOT_PI * exp(erfinv(x) ** 2), heavy=True)
-def erfinv(xp: Any, x: Array) -> Array:
+def erfinv(xp: Any, x: ArrayLike) -> Array:
     """The inverse of `erf`, on [-1, 1].
 
     >>> from fdbr import ops
@@ -85,7 +85,7 @@ def erfinv(xp: Any, x: Array) -> Array:
 
 
 @elementwise(double=True, x=lambda x: -_HALF_ROOT_PI * exp(erfcinv(x) ** 2), heavy=True)
-def erfcinv(xp: Any, x: Array) -> Array:
+def erfcinv(xp: Any, x: ArrayLike) -> Array:
     """The inverse of `erfc`, on [0, 2].
 
     >>> from fdbr import ops
@@ -96,7 +96,7 @@ def erfcinv(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True)
-def ndtr(xp: Any, x: Array) -> Array:
+def ndtr(xp: Any, x: ArrayLike) -> Array:
     """The distribution function of the standard normal distribution.
 
     >>> from fdbr import ops
@@ -107,7 +107,7 @@ def ndtr(xp: Any, x: Array) -> Array:
 
 
 @elementwise(double=True, x=lambda x: log_ndtr_slope(x, log_ndtr(x)), heavy=True)
-def log_ndtr(xp: Any, x: Array) -> Array:
+def log_ndtr(xp: Any, x: ArrayLike) -> Array:
     """The logarithm of `ndtr`, without underflow.
 
     >>> from fdbr import ops
@@ -126,7 +126,7 @@ def log_ndtr_slope(x: Array, out: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: _ROOT_TWO_PI * exp(0.5 * ndtri(x) ** 2), heavy=True)
-def ndtri(xp: Any, x: Array) -> Array:
+def ndtri(xp: Any, x: ArrayLike) -> Array:
     """The inverse of `ndtr`, on [0, 1]: the quantiles of the standard normal distribution.
 
     >>> from fdbr import ops

@@ -9,7 +9,6 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.comparison import where
@@ -18,6 +17,7 @@ from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.elementwise.trigonometric import cos, cosh
 from fdbr.ops.special.library import one_less, scipy_function, scipy_functions, scipy_special
 from fdbr.ops.special.others import sinc
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["exp1", "expi", "expn", "shichi", "sici", "spence"]
 
@@ -59,7 +59,7 @@ shichi = scipy_functions(
 
 
 @elementwise(double=True, u=lambda u, order: _log1p_ratio(u, order=order + 1))
-def _log1p_ratio(xp: Any, u: Array, *, order: int) -> Array:
+def _log1p_ratio(xp: Any, u: ArrayLike, *, order: int) -> Array:
     """The derivative of some order of ``log1p(u) / u``, the integral of ``1 / (1 + u * s)``."""
     n = order + 1.0
     factor = (-1) ** order * math.factorial(order) / n

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import abs, remainder, round, sign
@@ -21,6 +20,7 @@ from fdbr.ops.elementwise.complex_parts import imag, real
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.elementwise.trigonometric import sin
 from fdbr.ops.special.library import unknown
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["FALLING", "GROWING", "hankel_slope", "slope_far_out"]
 
@@ -41,7 +41,7 @@ _TERMS = 18
     v=unknown("ive", "v"),
     x=lambda v, x, signs, order: hankel_expansion(v, x, signs=signs, order=order + 1),
 )
-def hankel_expansion(xp: Any, v: Array, x: Array, *, signs: complex, order: int) -> Array:
+def hankel_expansion(xp: Any, v: ArrayLike, x: ArrayLike, *, signs: complex, order: int) -> Array:
     """The derivative of some order of Hankel's expansion, from ``30 + v**2`` on."""
     total: Any = math.prod(-0.5 - i for i in range(order))
     term, square = total, 4.0 * v * v
@@ -53,7 +53,7 @@ def hankel_expansion(xp: Any, v: Array, x: Array, *, signs: complex, order: int)
 
 
 def slope_far_out(
-    kind: tuple[Any, Any], v: Array, x: Array, near: Callable[[Any], Any], parity: int = 0
+    kind: tuple[Any, Any], v: Any, x: Array, near: Callable[[Any], Any], parity: int = 0
 ) -> Any:
     """The derivative of a scaled function of order ``v``: ``near(x)``, but for large ``x``.
 

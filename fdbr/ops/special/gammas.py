@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.ops.declare import constant, elementwise
@@ -11,6 +10,7 @@ from fdbr.ops.elementwise.arithmetic import floor
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import cos, sin
 from fdbr.ops.special.library import refuse_complex, scipy_function, scipy_special, unknown
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "beta",
@@ -32,7 +32,7 @@ __all__ = [
 
 
 @elementwise(double=True, x=lambda x, out: out * digamma(x))
-def gamma(xp: Any, x: Array) -> Array:
+def gamma(xp: Any, x: ArrayLike) -> Array:
     """The gamma function, which extends the factorials: ``gamma(n + 1) = n!``.
 
     >>> from fdbr import ops
@@ -44,7 +44,7 @@ def gamma(xp: Any, x: Array) -> Array:
 
 
 @elementwise(double=True, x=lambda x: digamma(x), heavy=True)
-def gammaln(xp: Any, x: Array) -> Array:
+def gammaln(xp: Any, x: ArrayLike) -> Array:
     """The logarithm of the absolute value of `gamma`.
 
     >>> from fdbr import ops
@@ -55,7 +55,7 @@ def gammaln(xp: Any, x: Array) -> Array:
 
 
 @elementwise(double=True, x=lambda x: digamma(x))
-def loggamma(xp: Any, x: Array) -> Array:
+def loggamma(xp: Any, x: ArrayLike) -> Array:
     """The logarithm of `gamma` of positive numbers; NaN below 0.
 
     >>> from fdbr.ops import special
@@ -67,7 +67,7 @@ def loggamma(xp: Any, x: Array) -> Array:
 
 
 @elementwise(double=True, x=lambda x, out: _rgamma_slope(x, out))
-def rgamma(xp: Any, x: Array) -> Array:
+def rgamma(xp: Any, x: ArrayLike) -> Array:
     """``1 / gamma(x)``, which is 0 at 0, -1, -2, ….
 
     >>> from fdbr.ops import special
@@ -89,7 +89,7 @@ def _rgamma_slope(x: Any, out: Any) -> Any:
 
 
 @constant
-def gammasgn(xp: Any, x: Array) -> Array:
+def gammasgn(xp: Any, x: ArrayLike) -> Array:
     """The sign of `gamma`, whose derivative is 0 wherever it exists.
 
     >>> from fdbr.ops import special
@@ -100,7 +100,7 @@ def gammasgn(xp: Any, x: Array) -> Array:
 
 
 @elementwise(double=True, x=lambda x: _polygamma(x, n=1), heavy=True)
-def digamma(xp: Any, x: Array) -> Array:
+def digamma(xp: Any, x: ArrayLike) -> Array:
     """The derivative of `gammaln`.
 
     >>> from fdbr import ops
@@ -115,7 +115,7 @@ psi = digamma
 
 
 @elementwise(double=True, x=lambda x, n: _polygamma(x, n=n + 1))
-def _polygamma(xp: Any, x: Array, *, n: int) -> Array:
+def _polygamma(xp: Any, x: ArrayLike, *, n: int) -> Array:
     return polygamma_value(xp, n, x)
 
 
@@ -128,7 +128,7 @@ def polygamma_value(xp: Any, n: int, x: Any) -> Any:
 
 
 @public("fdbr.ops")
-def polygamma(n: int, x: Array, /) -> Any:
+def polygamma(n: int, x: ArrayLike, /) -> Array:
     """The derivative of `digamma` of order ``n``.
 
     Parameters
@@ -158,7 +158,7 @@ def polygamma(n: int, x: Array, /) -> Any:
     a=lambda a, b, out: _beta_derivative(a, b, out),
     b=lambda a, b, out: _beta_derivative(b, a, out),
 )
-def beta(xp: Any, a: Array, b: Array) -> Array:
+def beta(xp: Any, a: ArrayLike, b: ArrayLike) -> Array:
     """The beta function ``gamma(a) * gamma(b) / gamma(a + b)``.
 
     >>> from fdbr import ops
@@ -188,7 +188,7 @@ def _beta_derivative(a: Any, b: Any, out: Any) -> Any:
     a=lambda a, b: digamma(a) - digamma(a + b),
     b=lambda a, b: digamma(b) - digamma(a + b),
 )
-def betaln(xp: Any, a: Array, b: Array) -> Array:
+def betaln(xp: Any, a: ArrayLike, b: ArrayLike) -> Array:
     """The logarithm of the absolute value of `beta`.
 
     >>> from fdbr import ops
@@ -203,7 +203,7 @@ def betaln(xp: Any, a: Array, b: Array) -> Array:
     z=lambda z, m, out: out * (digamma(z + m) - digamma(z)),
     m=lambda z, m, out: out * digamma(z + m),
 )
-def poch(xp: Any, z: Array, m: Any) -> Array:
+def poch(xp: Any, z: ArrayLike, m: ArrayLike) -> Array:
     """Pochhammer's symbol ``gamma(z + m) / gamma(z)``.
 
     >>> from fdbr.ops import special
@@ -218,7 +218,7 @@ def poch(xp: Any, z: Array, m: Any) -> Array:
     n=lambda n, k, out: out * (digamma(n + 1) - digamma(n - k + 1)),
     k=lambda n, k, out: out * (digamma(n - k + 1) - digamma(k + 1)),
 )
-def binom(xp: Any, n: Any, k: Array) -> Array:
+def binom(xp: Any, n: ArrayLike, k: ArrayLike) -> Array:
     """The binomial coefficient of real arguments.
 
     >>> from fdbr.ops import special
@@ -228,7 +228,7 @@ def binom(xp: Any, n: Any, k: Array) -> Array:
     return scipy_special(xp, "binom", n, k)
 
 
-def multigammaln(a: Array, d: int, /) -> Any:
+def multigammaln(a: ArrayLike, d: int, /) -> Array:
     """The logarithm of the multivariate gamma function of ``d`` dimensions.
 
     Parameters
@@ -255,12 +255,12 @@ def multigammaln(a: Array, d: int, /) -> Any:
 
 
 @elementwise(double=True, x=unknown("zeta", "x"), q=lambda x, q: -x * _zeta(x + 1, q))
-def _zeta(xp: Any, x: Array, q: Array) -> Array:
+def _zeta(xp: Any, x: ArrayLike, q: ArrayLike) -> Array:
     return scipy_special(xp, "zeta", x, q)
 
 
 @public("fdbr.ops")
-def zeta(x: Array, q: Array = 1.0, /) -> Any:
+def zeta(x: ArrayLike, q: ArrayLike = 1.0, /) -> Array:
     """The zeta function of Hurwitz, ``sum of (k + q)**-x over k = 0, 1, …``; with q = 1 Riemann's.
 
     It has a derivative by ``q``, and none by ``x``.

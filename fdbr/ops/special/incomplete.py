@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise, large
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.comparison import where
@@ -20,6 +19,7 @@ from fdbr.ops.special.entropies import xlog1py, xlogy
 from fdbr.ops.special.gammas import betaln, digamma, gammaln, polygamma, polygamma_value
 from fdbr.ops.special.library import scipy_special
 from fdbr.ops.special.tails import FALL, relative_derivative, tail_integral
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["betainc", "gammainc", "gammaincc"]
 
@@ -33,7 +33,7 @@ _LARGE = 10.0  # where that series for the logarithm of gamma is exact to the la
     x=lambda a, x: gamma_density(a, x),
     heavy=True,
 )
-def gammainc(xp: Any, a: Array, x: Array) -> Array:
+def gammainc(xp: Any, a: ArrayLike, x: ArrayLike) -> Array:
     """The regularised lower incomplete gamma function: gamma's distribution function.
 
     The integral of ``t**(a-1) * exp(-t) / gamma(a)`` from 0 to ``x``, for ``a > 0``.  The
@@ -52,7 +52,7 @@ def gammainc(xp: Any, a: Array, x: Array) -> Array:
     x=lambda a, x: -gamma_density(a, x),
     heavy=True,
 )
-def gammaincc(xp: Any, a: Array, x: Array) -> Array:
+def gammaincc(xp: Any, a: ArrayLike, x: ArrayLike) -> Array:
     """The regularised upper incomplete gamma function ``1 - gammainc(a, x)``.
 
     >>> from fdbr import ops
@@ -68,7 +68,7 @@ def gammaincc(xp: Any, a: Array, x: Array) -> Array:
     b=lambda a, b, x: betainc_by(a, b, x, i=0, j=1),
     x=lambda a, b, x: beta_density(a, b, x),
 )
-def betainc(xp: Any, a: Array, b: Array, x: Array) -> Array:
+def betainc(xp: Any, a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """The regularised incomplete beta function: beta's distribution function.
 
     The integral of ``t**(a-1) * (1-t)**(b-1) / beta(a, b)`` from 0 to ``x``, for ``a, b > 0``.
@@ -143,7 +143,7 @@ def _gamma_by_x(a: Any, x: Any, n: int) -> Any:
     a=lambda a, x, n: gammainc_by(a, x, n=n + 1),
     x=lambda a, x, n: _gamma_by_x(a, x, n),
 )
-def gammainc_by(xp: Any, a: Array, x: Array, *, n: int) -> Array:
+def gammainc_by(xp: Any, a: ArrayLike, x: ArrayLike, *, n: int) -> Array:
     """``(d/da)**n gammainc(a, x)``.
 
     In ``v = log(t / a)`` the density is ``exp(a * (v - exp(v)))`` times a factor, with its mode
@@ -207,7 +207,7 @@ def _beta_by_x(a: Any, b: Any, x: Any, i: int, j: int) -> Any:
     b=lambda a, b, x, i, j: betainc_by(a, b, x, i=i, j=j + 1),
     x=lambda a, b, x, i, j: _beta_by_x(a, b, x, i, j),
 )
-def betainc_by(xp: Any, a: Array, b: Array, x: Array, *, i: int, j: int) -> Array:
+def betainc_by(xp: Any, a: ArrayLike, b: ArrayLike, x: ArrayLike, *, i: int, j: int) -> Array:
     """``(d/da)**i (d/db)**j betainc(a, b, x)``.
 
     In ``u = log(t / (1 - t))`` the density is ``t**a * (1 - t)**b`` times a factor.  Above the

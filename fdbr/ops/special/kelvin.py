@@ -13,12 +13,12 @@ import cmath
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import imag, real
 from fdbr.ops.special.bessel import i0, j0, jv, k0, kv, y0
 from fdbr.ops.special.gammas import rgamma
 from fdbr.ops.special.library import scipy_function, scipy_functions
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = [
     "bei",
@@ -66,7 +66,7 @@ kerp = scipy_function("kerp", "x", "The derivative of `ker`.", x=lambda x: real(
 keip = scipy_function("keip", "x", "The derivative of `kei`.", x=lambda x: imag(_ke(x)))
 
 
-def kelvin(x: Array) -> Any:
+def kelvin(x: ArrayLike) -> tuple[Any, Any, Any, Any]:
     """Kelvin's functions as complex numbers: ``(Be, Ke, Bep, Kep)``.
 
     ``Be = ber + 1j * bei``, ``Ke = ker + 1j * kei``, and ``Bep``, ``Kep`` their derivatives.

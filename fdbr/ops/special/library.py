@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.core.array_modules import Array, to_numpy
+from fdbr.core.array_modules import to_numpy
 from fdbr.core.devices import scipy_of
 from fdbr.errors.checks import describe, number_types
 from fdbr.ops.declare import Unknown, elementwise, several
@@ -167,7 +167,7 @@ def one_less(n: Any) -> tuple[Any, Any]:
     return zero, where(zero, 1, n) - 1
 
 
-def refuse_complex(function: str, x: Array) -> None:
+def refuse_complex(function: str, x: Any) -> None:
     """Refuse complex numbers where the function or its derivatives are for real ones alone."""
     if is_complex(x):
         raise TypeError(

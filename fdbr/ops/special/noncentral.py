@@ -13,7 +13,6 @@ True
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.exponential import exp, log, log1p
@@ -22,6 +21,7 @@ from fdbr.ops.special.errors import ndtri
 from fdbr.ops.special.gammas import betaln, gammaln
 from fdbr.ops.special.hypergeometric import hyp0f1, hyp1f1
 from fdbr.ops.special.library import scipy_function, unknown
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "chndtr",
@@ -124,7 +124,7 @@ _FALL = 40.0  # how far the logarithm of the integrand has fallen at the ends
 
 
 @elementwise(double=True, n=unknown("nctdtr", "df"), q=lambda n, q: _log_moment_slope(n, q))
-def _log_moment(xp: Any, n: Any, q: Array) -> Array:
+def _log_moment(xp: Any, n: Any, q: ArrayLike) -> Array:
     """The logarithm of the integral of ``y**(n - 1) * exp(q * y - y**2 / 2)``, for n >= 1.
 
     In ``s = log(y)`` the integrand is smooth, log-concave, and has its mode where

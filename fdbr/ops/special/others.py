@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.special.library import scipy_function, scipy_special
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["cbrt", "expit", "lambertw", "log_expit", "logit", "sinc", "softplus", "wrightomega"]
 
@@ -23,7 +23,7 @@ _TINY, _LEAST = 2.0**-30, 2.0**-24  # whose sine is itself; the latter in dtypes
 
 
 @elementwise(x=lambda x: expit(x) * expit(-x), heavy=True)
-def expit(xp: Any, x: Array) -> Array:
+def expit(xp: Any, x: ArrayLike) -> Array:
     """The logistic function ``1 / (1 + exp(-x))``, accurate where it is small.
 
     `sigmoid` is the same with less care, and faster.
@@ -38,7 +38,7 @@ def expit(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / (x * (1 - x)), heavy=True)
-def logit(xp: Any, x: Array) -> Array:
+def logit(xp: Any, x: ArrayLike) -> Array:
     """The inverse of `expit`: ``log(x / (1 - x))``.
 
     >>> from fdbr import ops
@@ -51,7 +51,7 @@ def logit(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda out: 1 / (3 * out * out), heavy=True)
-def cbrt(xp: Any, x: Array) -> Array:
+def cbrt(xp: Any, x: ArrayLike) -> Array:
     """The real cube root.
 
     >>> from fdbr import ops
@@ -62,7 +62,7 @@ def cbrt(xp: Any, x: Array) -> Array:
 
 
 @elementwise(double=True, heavy=True, x=lambda x, order: math.pi * _sinc(x, order=order + 1))
-def _sinc(xp: Any, x: Array, *, order: int) -> Array:
+def _sinc(xp: Any, x: ArrayLike, *, order: int) -> Array:
     """The derivative of some order of ``sin(t) / t`` at ``t = pi * x``.
 
     Where ``t`` is large by ``t f(n)(t) = sin(t + n pi / 2) - n f(n-1)(t)``, which near 0 would
@@ -104,7 +104,7 @@ def _sinc_series(t: Any, order: int) -> Any:
 
 
 @public("fdbr.ops")
-def sinc(x: Array, /) -> Any:
+def sinc(x: ArrayLike, /) -> Array:
     """``sin(pi * x) / (pi * x)``, and 1 at 0, where its derivatives are right too.
 
     >>> from fdbr import ops
@@ -119,7 +119,7 @@ log_expit = scipy_function(
 )
 
 
-def softplus(x: Array) -> Any:
+def softplus(x: ArrayLike) -> Array:
     """``log(1 + exp(x))``, without overflow.
 
     >>> from fdbr.ops import special
@@ -134,7 +134,7 @@ _lambertw = scipy_function(
 )
 
 
-def lambertw(z: Array, k: Array = 0, tol: float = 1e-8) -> Any:
+def lambertw(z: ArrayLike, k: ArrayLike = 0, tol: float = 1e-8) -> Array:
     """Lambert's function, complex: the solution ``w`` of ``w * exp(w) = z`` on branch ``k``.
 
     >>> from fdbr.ops import special

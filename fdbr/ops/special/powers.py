@@ -9,7 +9,6 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise.arithmetic import abs as absolute
 from fdbr.ops.elementwise.arithmetic import sign, sqrt
@@ -17,6 +16,7 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, log, log1p
 from fdbr.ops.elementwise.trigonometric import sin
 from fdbr.ops.special.library import scipy_function, scipy_special
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "boxcox",
@@ -43,7 +43,7 @@ _INFINITE = 1000.0  # where exponentials are so in every dtype
 
 
 @elementwise(double=True, x=lambda x, order: _mean_power(x, order=order + 1))
-def _mean_power(xp: Any, x: Array, *, order: int) -> Array:
+def _mean_power(xp: Any, x: ArrayLike, *, order: int) -> Array:
     """The derivative of some order of `exprel`: the integral of ``s**order * exp(x * s)``."""
     x = xp.minimum(x, _INFINITE)  # SciPy's series would not come to an end
     return scipy_special(xp, "hyp1f1", order + 1.0, order + 2.0, x) / (order + 1)
@@ -143,7 +143,7 @@ cotdg = scipy_function(
     m=lambda m: _DEGREE / 60 + 0.0 * m,
     s=lambda s: _DEGREE / 3600 + 0.0 * s,
 )
-def radian(xp: Any, d: Any, m: Any, s: Array) -> Array:
+def radian(xp: Any, d: ArrayLike, m: ArrayLike, s: ArrayLike) -> Array:
     """Degrees, minutes and seconds as radians."""
     return scipy_special(xp, "radian", d, m, s)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.declare import elementwise, opaque, shifted
@@ -21,6 +21,7 @@ from fdbr.ops.reductions.reduce import kept_shape
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["log_softmax", "logsumexp", "relu", "softmax"]
 
@@ -30,7 +31,7 @@ _max: Any = np.maximum.reduce
 
 
 @elementwise(x=lambda out: out > 0, heavy="backward")
-def relu(xp: Any, x: Array) -> Array:
+def relu(xp: Any, x: ArrayLike) -> Array:
     """The rectified linear unit ``max(x, 0)``; its derivative at 0 is taken as 0.
 
     >>> from fdbr import ops
@@ -88,7 +89,7 @@ def _softmax_vjp(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
     total=True,
 )
 @along_rows
-def _softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _softmax(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     if not x.size:
         return x.copy()
     shifted, _ = _minus_max(xp, x, axes, nan)
@@ -100,8 +101,8 @@ def _softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 @public("fdbr.ops")
 @in_single
 def softmax(
-    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
-) -> Any:
+    x: ArrayLike, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Array:
     """The normalized exponentials ``exp(x) / sum(exp(x))`` along an axis.
 
     If ``x`` contains NaN or +inf, or only -inf, all elements along the axis are NaN, as are their
@@ -143,7 +144,7 @@ def _log_softmax_vjp_of_rows(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
     total=True,
 )
 @along_rows
-def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _log_softmax(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     if not x.size:
         return x.copy()
     shifted, _ = _minus_max(xp, x, axes, nan)
@@ -154,8 +155,8 @@ def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 @public("fdbr.ops")
 @in_single
 def log_softmax(
-    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
-) -> Any:
+    x: ArrayLike, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Array:
     """The logarithm of `softmax`, without overflow or underflow.
 
     Parameters
@@ -205,7 +206,7 @@ def _logsumexp_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 @opaque(
     x=(_logsumexp_vjp, _logsumexp_jvp), batch=shifted("axes"), compound=True, fresh=True, total=True
 )
-def _logsumexp(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+def _logsumexp(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     out = by_rows(_logsumexp_of_rows, axes, x)
     return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
@@ -222,8 +223,8 @@ def _logsumexp_of_rows(axes: tuple[int, ...], x: Any) -> Any:
 @public("fdbr.ops")
 @in_single
 def logsumexp(
-    x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-) -> Any:
+    x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+) -> Array:
     """The logarithm of a sum of exponentials over axes, without overflow.
 
     For no elements it is -inf.  For complex numbers it is the principal value, with imaginary part

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axis
@@ -17,6 +16,7 @@ from fdbr.ops.reductions.reduce import max, sum
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import concat, reshape
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "crelu",
@@ -38,12 +38,12 @@ __all__ = [
     heavy=True,
     compound=True,
 )
-def _gated(xp: Any, x: Array, gate: Array) -> Array:
+def _gated(xp: Any, x: ArrayLike, gate: ArrayLike) -> Array:
     return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
 
 
 @public("fdbr.ops")
-def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
+def glu(x: ArrayLike, /, *, axis: int = -1, dim: int | None = None) -> Array:
     """One half of an axis times the `sigmoid` of the other.
 
     Dauphin, Fan, Auli & Grangier, *Language modeling with gated convolutional networks*, ICML
@@ -77,7 +77,7 @@ def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
 
 
 @public("fdbr.ops")
-def crelu(x: Array, /, *, axis: int = 1) -> Any:
+def crelu(x: ArrayLike, /, *, axis: int = 1) -> Array:
     """The positive and the negative parts, concatenated: ``concat([relu(x), relu(-x)])``.
 
     Shang, Sohn, Almeida & Lee, *Understanding and improving convolutional neural networks via
@@ -102,7 +102,7 @@ def crelu(x: Array, /, *, axis: int = 1) -> Any:
 
 
 @public("fdbr.ops")
-def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
+def maxout(x: ArrayLike, /, pool_size: int, *, axis: int = 1) -> Array:
     """The maximum of each group of ``pool_size`` neighbours along an axis.
 
     Goodfellow, Warde-Farley, Mirza, Courville & Bengio, *Maxout networks*, ICML 2013.
@@ -141,8 +141,8 @@ def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
 
 @public("fdbr.ops")
 def softmin(
-    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
-) -> Any:
+    x: ArrayLike, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Array:
     """The `softmax` of ``-x``.
 
     Parameters
@@ -162,7 +162,7 @@ def softmin(
 
 @public("fdbr.ops")
 @in_single
-def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
+def sparsemax(x: ArrayLike, /, *, axis: int = -1) -> Array:
     """The probabilities nearest to ``x`` in Euclidean distance; small elements have probability 0.
 
     ``max(x - t, 0)``, with the ``t`` for which they sum to 1: Martins & Astudillo, *From softmax
@@ -198,7 +198,7 @@ def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
 
 
 @constant(batch=shifted("axis"), total=True)
-def _support(xp: Any, x: Array, *, axis: int) -> Array:
+def _support(xp: Any, x: ArrayLike, *, axis: int) -> Array:
     """Mark the elements with nonzero probability: the largest ones."""
     ordered = xp.flip(xp.sort(x, axis=axis), axis=axis)
     counts = xp.cumsum(xp.ones_like(x), axis=axis)
@@ -239,7 +239,7 @@ def parametric_relu(xp: Any, x: Array, weight: Array) -> Array:
 
 
 @public("fdbr.ops")
-def prelu(x: Array, weight: Array, /) -> Any:
+def prelu(x: ArrayLike, weight: ArrayLike, /) -> Array:
     """``x`` where it is positive and ``weight * x`` elsewhere; its derivative at 0 is ``weight``.
 
     He, Zhang, Ren & Sun, *Delving deep into rectifiers*, ICCV 2015.
@@ -281,14 +281,14 @@ def _swish_derivative(x: Any, beta: Any) -> Any:
     heavy=True,
     compound=True,
 )
-def _swish(xp: Any, x: Array, beta: Array) -> Array:
+def _swish(xp: Any, x: ArrayLike, beta: ArrayLike) -> Array:
     argument = beta * x
     return x * (sigmoid(argument) if is_traced(argument) else sigmoid.primitive.value(xp, argument))
 
 
 @public("fdbr.ops")
 @in_single
-def swish(x: Array, beta: Array = 1.0, /) -> Any:
+def swish(x: ArrayLike, beta: ArrayLike = 1.0, /) -> Array:
     """``x * sigmoid(beta * x)``; with ``beta = 1`` it is `silu`.
 
     Ramachandran, Zoph & Le, *Searching for activation functions*, arXiv:1710.05941.
@@ -322,7 +322,7 @@ def swish(x: Array, beta: Array = 1.0, /) -> Any:
     heavy=True,
     compound=True,
 )
-def _squareplus(xp: Any, x: Array, root: Array) -> Array:
+def _squareplus(xp: Any, x: ArrayLike, root: ArrayLike) -> Array:
     half = 0.5 * xp.hypot(x, root) + 0.5 * xp.abs(
         x
     )  # half of each, as the sum may overflow where the result does not
@@ -331,7 +331,7 @@ def _squareplus(xp: Any, x: Array, root: Array) -> Array:
 
 @public("fdbr.ops")
 @in_single
-def squareplus(x: Array, b: Array = 4.0, /) -> Any:
+def squareplus(x: ArrayLike, b: ArrayLike = 4.0, /) -> Array:
     """``(x + sqrt(x**2 + b)) / 2``, similar to `softplus`, without exponentials.
 
     Barron, *Squareplus*, arXiv:2112.11687.

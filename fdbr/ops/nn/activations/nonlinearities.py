@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.math.normal import TAIL, TAIL_RATE
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
@@ -16,6 +15,7 @@ from fdbr.ops.elementwise.exponential import exp, expm1, gaussian
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_derivative
 from fdbr.ops.special.errors import ndtr
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "celu",
@@ -52,12 +52,12 @@ def _positive(x: Any) -> Any:
 
 
 @elementwise(x=lambda out, low, high: (out > low) & (out < high), heavy="backward")
-def _hard_limits(xp: Any, x: Array, *, low: float, high: float) -> Array:
+def _hard_limits(xp: Any, x: ArrayLike, *, low: float, high: float) -> Array:
     return clipped(xp, x, low, high)
 
 
 @public("fdbr.ops")
-def relu6(x: Array, /) -> Any:
+def relu6(x: ArrayLike, /) -> Array:
     """``min(max(x, 0), 6)``; its derivative at both bounds is taken as 0.
 
     >>> from fdbr import ops
@@ -68,7 +68,7 @@ def relu6(x: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+def hard_tanh(x: ArrayLike, /, min_val: float = -1.0, max_val: float = 1.0) -> Array:
     """``min(max(x, min_val), max_val)``; its derivative at both bounds is taken as 0.
 
     Raises
@@ -89,7 +89,7 @@ def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
 
 
 @public("fdbr.ops")
-def clipped_relu(x: Array, /, z: float = 20.0) -> Any:
+def clipped_relu(x: ArrayLike, /, z: float = 20.0) -> Array:
     """``min(max(x, 0), z)``; its derivative at both bounds is taken as 0.
 
     Raises
@@ -107,7 +107,7 @@ def clipped_relu(x: Array, /, z: float = 20.0) -> Any:
 
 
 @elementwise(x=lambda x, slope: slope + (1 - slope) * _positive(x), heavy=True, compound=True)
-def _leaky_relu(xp: Any, x: Array, *, slope: float) -> Array:
+def _leaky_relu(xp: Any, x: ArrayLike, *, slope: float) -> Array:
     if getattr(x, "itemsize", 8) <= 2:
         slope = as_weak(slope, x)
     if 0 < slope <= 1:
@@ -116,7 +116,9 @@ def _leaky_relu(xp: Any, x: Array, *, slope: float) -> Array:
 
 
 @public("fdbr.ops")
-def leaky_relu(x: Array, /, negative_slope: float = 0.01, *, slope: float | None = None) -> Any:
+def leaky_relu(
+    x: ArrayLike, /, negative_slope: float = 0.01, *, slope: float | None = None
+) -> Array:
     """``x`` where it is positive and ``negative_slope * x`` elsewhere.
 
     The default slope is that of PyTorch and JAX; Chainer's is 0.2.  The derivative at 0 is the
@@ -144,7 +146,7 @@ def _elu_derivative(x: Any, above: float, scale: float, alpha: float) -> Any:
 
 
 @elementwise(x=_elu_derivative, heavy=True, compound=True)
-def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Array:
+def _elu(xp: Any, x: ArrayLike, *, above: float, scale: float, alpha: float) -> Array:
     below = clipped(xp, x, -math.inf, 0)
     if alpha != 1:
         below = below / alpha
@@ -157,7 +159,7 @@ def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Arra
 
 @public("fdbr.ops")
 @in_single
-def elu(x: Array, /, alpha: float = 1.0) -> Any:
+def elu(x: ArrayLike, /, alpha: float = 1.0) -> Array:
     """``x`` where it is positive and ``alpha * (exp(x) - 1)`` elsewhere.
 
     Clevert, Unterthiner & Hochreiter, *Fast and accurate deep network learning by exponential
@@ -172,7 +174,7 @@ def elu(x: Array, /, alpha: float = 1.0) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def celu(x: Array, /, alpha: float = 1.0) -> Any:
+def celu(x: ArrayLike, /, alpha: float = 1.0) -> Array:
     """``x`` where it is positive and ``alpha * (exp(x / alpha) - 1)`` elsewhere.
 
     Its derivative is continuous for every ``alpha``: Barron, arXiv:1704.07483.
@@ -186,7 +188,7 @@ def celu(x: Array, /, alpha: float = 1.0) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def selu(x: Array, /) -> Any:
+def selu(x: ArrayLike, /) -> Array:
     """A scaled `elu` that preserves mean 0 and variance 1 of activations.
 
     ``1.0507 * elu(x, alpha=1.6733)``: Klambauer, Unterthiner, Mayr & Hochreiter,
@@ -204,7 +206,7 @@ def selu(x: Array, /) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> Any:
+def softplus(x: ArrayLike, /, beta: float = 1.0, threshold: float | None = None) -> Array:
     """``log(1 + exp(beta * x)) / beta``, without overflow.
 
     Parameters
@@ -235,7 +237,7 @@ def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> 
 
 
 @elementwise(x=lambda x, beta: sigmoid(x if beta == 1 else beta * x), heavy=True, compound=True)
-def _softplus(xp: Any, x: Array, *, beta: float) -> Array:
+def _softplus(xp: Any, x: ArrayLike, *, beta: float) -> Array:
     """``log(1 + exp(beta * x)) / beta``."""
     refuse_complex("softplus", x)
     if type(x) is np.ndarray and x.size < _SMALL and beta == 1:
@@ -248,7 +250,7 @@ def _softplus(xp: Any, x: Array, *, beta: float) -> Array:
 
 
 @elementwise(x=lambda x: sigmoid(-x), heavy=True, compound=True)
-def log_sigmoid(xp: Any, x: Array) -> Array:
+def log_sigmoid(xp: Any, x: ArrayLike) -> Array:
     """The logarithm of `sigmoid`, without underflow.
 
     >>> from fdbr import ops
@@ -262,7 +264,7 @@ def log_sigmoid(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / expm1(x), heavy=True, compound=True)
-def log1mexp(xp: Any, x: Array) -> Array:
+def log1mexp(xp: Any, x: ArrayLike) -> Array:
     """``log(1 - exp(-x))`` of positive numbers, without cancellation, as in JAX.
 
     >>> from fdbr import ops
@@ -277,7 +279,7 @@ def log1mexp(xp: Any, x: Array) -> Array:
 
 
 @elementwise(x=lambda x: 1 / (1 + abs(x)) ** 2, heavy="backward", compound=True)
-def softsign(xp: Any, x: Array) -> Array:
+def softsign(xp: Any, x: ArrayLike) -> Array:
     """``x / (1 + abs(x))``.
 
     >>> from fdbr import ops
@@ -293,7 +295,7 @@ def _silu_derivative(x: Any) -> Any:
 
 
 @elementwise(x=_silu_derivative, heavy=True, compound=True)
-def silu(xp: Any, x: Array) -> Array:
+def silu(xp: Any, x: ArrayLike) -> Array:
     """``x * sigmoid(x)``, also called swish.
 
     >>> from fdbr import ops
@@ -344,7 +346,7 @@ def _normal_cdf(xp: Any, x: Array) -> Array:
 @elementwise(
     x=lambda x: _normal_cdf(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True
 )
-def _gelu(xp: Any, x: Array) -> Array:
+def _gelu(xp: Any, x: ArrayLike) -> Array:
     if not _is_fast(x):
         return x * ndtr.primitive.value(xp, x)
     return x * _normal_cdf.primitive.value(xp, x)
@@ -358,7 +360,7 @@ def _gelu_tanh_derivative(x: Any) -> Any:
 
 
 @elementwise(x=_gelu_tanh_derivative, heavy=True, compound=True)
-def _gelu_tanh(xp: Any, x: Array) -> Array:
+def _gelu_tanh(xp: Any, x: ArrayLike) -> Array:
     # 1 + tanh(u) is 2 sigmoid(2 u), which does not cancel where the tanh is near -1.
     share = x * (2 * _GELU_SCALE + 2 * _GELU_SCALE * _GELU_CUBE * (x * x))
     return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
@@ -366,7 +368,7 @@ def _gelu_tanh(xp: Any, x: Array) -> Array:
 
 @public("fdbr.ops")
 @in_single
-def gelu(x: Array, /, *, approximate: bool | str = False) -> Any:
+def gelu(x: ArrayLike, /, *, approximate: bool | str = False) -> Array:
     """``x * ndtr(x)``, with the cumulative distribution function of the normal distribution.
 
     With ``approximate`` it is ``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``,
@@ -412,7 +414,7 @@ def _mish_derivative(x: Any) -> Any:
 
 
 @elementwise(x=_mish_derivative, heavy=True, compound=True)
-def _mish(xp: Any, x: Array) -> Array:
+def _mish(xp: Any, x: ArrayLike) -> Array:
     e = xp.exp(clipped(xp, x, -math.inf, _MISH_END))
     numerator = e * (2 + e)
     return x * (numerator / (2 + numerator))
@@ -420,7 +422,7 @@ def _mish(xp: Any, x: Array) -> Array:
 
 @public("fdbr.ops")
 @in_single
-def mish(x: Array, /) -> Any:
+def mish(x: ArrayLike, /) -> Array:
     """``x * tanh(softplus(x))``: Misra, arXiv:1908.08681.
 
     >>> from fdbr import ops

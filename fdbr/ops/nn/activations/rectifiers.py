@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import astype, in_single, is_complex, result_type
@@ -11,6 +10,7 @@ from fdbr.ops.elementwise.arithmetic import abs, clipped, square
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "hard_shrink",
@@ -34,13 +34,13 @@ def _within(x: Any, low: float, high: float) -> Any:
 
 
 @elementwise(x=lambda out, slope: slope * _within(out, 0, 1), heavy="backward", compound=True)
-def _hard_sigmoid(xp: Any, x: Array, *, slope: float) -> Array:
+def _hard_sigmoid(xp: Any, x: ArrayLike, *, slope: float) -> Array:
     return clipped(xp, x * slope + 0.5, 0, 1)
 
 
 @public("fdbr.ops")
 @in_single
-def hard_sigmoid(x: Array, /, *, slope: float = 1 / 6) -> Any:
+def hard_sigmoid(x: ArrayLike, /, *, slope: float = 1 / 6) -> Array:
     """A piecewise linear `sigmoid`, ``min(max(slope * x + 1/2, 0), 1)``.
 
     The derivative at the two bounds is taken as 0.
@@ -66,13 +66,13 @@ def _hard_swish_derivative(x: Any) -> Any:
 
 
 @elementwise(x=_hard_swish_derivative, heavy="backward", compound=True)
-def _hard_swish(xp: Any, x: Array) -> Array:
+def _hard_swish(xp: Any, x: ArrayLike) -> Array:
     return x * clipped(xp, x * (1 / 6) + 0.5, 0, 1)
 
 
 @public("fdbr.ops")
 @in_single
-def hard_swish(x: Array, /) -> Any:
+def hard_swish(x: ArrayLike, /) -> Array:
     """``x * hard_sigmoid(x)``.
 
     Howard et al., *Searching for MobileNetV3*, ICCV 2019.
@@ -86,7 +86,7 @@ def hard_swish(x: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def hard_silu(x: Array, /) -> Any:
+def hard_silu(x: ArrayLike, /) -> Array:
     """Another name of `hard_swish`, as in JAX.
 
     >>> from fdbr import ops
@@ -100,13 +100,13 @@ def hard_silu(x: Array, /) -> Any:
 
 
 @elementwise(x=lambda x, lambd: astype(abs(x) > lambd, result_type(x)), compound=True)
-def _hard_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
+def _hard_shrink(xp: Any, x: ArrayLike, *, lambd: float) -> Array:
     return xp.where(xp.abs(x) <= lambd, xp.zeros_like(x), x)  # NaN stays
 
 
 @public("fdbr.ops")
 @in_single
-def hard_shrink(x: Array, /, lambd: float = 0.5) -> Any:
+def hard_shrink(x: ArrayLike, /, lambd: float = 0.5) -> Array:
     """``x`` where ``abs(x) > lambd``, and 0 elsewhere.
 
     Raises
@@ -123,13 +123,13 @@ def hard_shrink(x: Array, /, lambd: float = 0.5) -> Any:
 
 
 @elementwise(x=lambda x, lambd: astype(abs(x) > lambd, result_type(x)), compound=True)
-def _soft_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
+def _soft_shrink(xp: Any, x: ArrayLike, *, lambd: float) -> Array:
     return x - clipped(xp, x, -lambd, lambd)
 
 
 @public("fdbr.ops")
 @in_single
-def soft_shrink(x: Array, /, lambd: float = 0.5) -> Any:
+def soft_shrink(x: ArrayLike, /, lambd: float = 0.5) -> Array:
     """``sign(x) * max(abs(x) - lambd, 0)``, the proximal operator of ``lambd * abs(x)``.
 
     Raises
@@ -151,7 +151,7 @@ _SHRUNK_END = 2.0  # from here on x - tanh(x) does not cancel
 
 
 @elementwise(x=lambda x: square(tanh(x)), heavy=True, compound=True)
-def _tanh_shrink(xp: Any, x: Array) -> Array:
+def _tanh_shrink(xp: Any, x: ArrayLike) -> Array:
     near = clipped(xp, x, -_SHRUNK_END, _SHRUNK_END)
     square = near * near
     series = 0.0 * square
@@ -163,7 +163,7 @@ def _tanh_shrink(xp: Any, x: Array) -> Array:
 
 @public("fdbr.ops")
 @in_single
-def tanh_shrink(x: Array, /) -> Any:
+def tanh_shrink(x: ArrayLike, /) -> Array:
     """``x - tanh(x)``, without cancellation near 0.
 
     >>> from fdbr import ops
@@ -175,7 +175,7 @@ def tanh_shrink(x: Array, /) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def threshold(x: Array, /, threshold: float, value: float) -> Any:
+def threshold(x: ArrayLike, /, threshold: float, value: float) -> Array:
     """``x`` where it is larger than ``threshold``, and ``value`` elsewhere; NaN stays.
 
     >>> from fdbr import ops
@@ -189,14 +189,14 @@ def threshold(x: Array, /, threshold: float, value: float) -> Any:
 
 
 @elementwise(x=lambda x: _hard_sigmoid(x, slope=0.5), heavy=True, compound=True)
-def _sparse_plus(xp: Any, x: Array) -> Array:
+def _sparse_plus(xp: Any, x: ArrayLike) -> Array:
     middle = clipped(xp, x, -1, 1)
     return (middle + 1) * (middle + 1) * 0.25 + (clipped(xp, x, 1, math.inf) - 1)
 
 
 @public("fdbr.ops")
 @in_single
-def sparse_plus(x: Array, /) -> Any:
+def sparse_plus(x: ArrayLike, /) -> Array:
     """0 up to -1, ``x`` from 1 on, and ``(x + 1)**2 / 4`` between; as in JAX.
 
     Its derivative is `sparse_sigmoid`.
@@ -210,7 +210,7 @@ def sparse_plus(x: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def sparse_sigmoid(x: Array, /) -> Any:
+def sparse_sigmoid(x: ArrayLike, /) -> Array:
     """``min(max((x + 1) / 2, 0), 1)``, as in JAX: `sparsemax` of ``(x, 0)``.
 
     Martins & Astudillo, *From softmax to sparsemax*, ICML 2016.

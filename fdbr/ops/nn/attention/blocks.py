@@ -9,7 +9,6 @@ derivatives compute all weights at once.
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import constant, fit, opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.elementwise.comparison import where
@@ -18,6 +17,7 @@ from fdbr.ops.nn.attention.pieces import Blocks, Settings
 from fdbr.ops.nn.attention.weights import attention_weights
 from fdbr.ops.products import matmul
 from fdbr.ops.shape.manipulation import matrix_transpose, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["block_attention"]
 
@@ -70,8 +70,15 @@ def _cotangent(index: int) -> Callable[..., Any]:
     total=True,
 )
 def block_attention(
-    xp: Any, query: Array, key: Array, value: Array, mask: Array, seed: Array, *, settings: Settings
-) -> Array:
+    xp: Any,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    mask: ArrayLike,
+    seed: ArrayLike,
+    *,
+    settings: Settings,
+) -> Any:
     """Compute attention, and the logarithms of the sums of weights.
 
     The last two axes of the operands are ``(queries, width)``, ``(keys, width)``, ``(keys, any)``,
@@ -200,7 +207,7 @@ def _add(target: Any, term: Any) -> None:
 
 
 @constant(batch=_batch)
-def _kept_weights(xp: Any, seed: Array, like: Array, *, settings: Settings) -> Array:
+def _kept_weights(xp: Any, seed: ArrayLike, like: ArrayLike, *, settings: Settings) -> Array:
     """Compute the dropout factors of all weights, whose shape is that of ``like``."""
     blocks = Blocks(xp, like, like.mT, like, like, seed, settings)
     out = xp.empty((*blocks.lead, *like.shape[-2:]), dtype=like.dtype)

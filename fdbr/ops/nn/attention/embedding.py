@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
@@ -12,6 +12,7 @@ from fdbr.ops.indexing.positions import checked_index
 from fdbr.ops.indexing.table_rows import rows_at
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["embed"]
 
@@ -19,8 +20,8 @@ __all__ = ["embed"]
 @public("fdbr.ops")
 @where_it_lies
 def embed(
-    weight: Array,
-    indices: Array,
+    weight: ArrayLike,
+    indices: ArrayLike,
     /,
     *,
     padding_idx: int | None = None,

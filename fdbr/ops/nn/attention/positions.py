@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype
@@ -11,6 +11,7 @@ from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.trigonometric import cos, sin
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import concat, expand_dims, reshape, stack
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["alibi_bias", "rotary_embedding", "sinusoidal_embedding"]
 
@@ -20,8 +21,8 @@ _MOST_HEADS = 1 << 16  # bounds the list of slopes of `alibi_bias`
 @public("fdbr.ops")
 @where_it_lies
 def sinusoidal_embedding(
-    positions: Array, width: int, *, base: float = 10_000.0, interleaved: bool = True
-) -> Any:
+    positions: ArrayLike, width: int, *, base: float = 10_000.0, interleaved: bool = True
+) -> Array:
     """Sines and cosines of positions, with wavelengths from ``2 pi`` to ``2 pi * base``.
 
     Vaswani et al., *Attention is all you need*, NIPS 2017: element ``2 i`` is
@@ -65,15 +66,15 @@ def sinusoidal_embedding(
 @public("fdbr.ops")
 @where_it_lies
 def rotary_embedding(
-    x: Array,
-    positions: Array = None,
+    x: ArrayLike,
+    positions: ArrayLike | None = None,
     /,
     *,
     base: float = 10_000.0,
     interleaved: bool = False,
     width: int | None = None,
     offset: int = 0,
-) -> Any:
+) -> Array:
     """Rotate pairs of elements by angles proportional to the position in the sequence.
 
     Su et al., *RoFormer: enhanced transformer with rotary position embedding*, 2021.  Pair ``i`` of
@@ -140,7 +141,7 @@ def rotary_embedding(
 
 @public("fdbr.ops")
 @where_it_lies
-def alibi_bias(positions: Array, heads: int, others: Array = None) -> Any:
+def alibi_bias(positions: ArrayLike, heads: int, others: ArrayLike | None = None) -> Array:
     """Attention biases that decrease linearly with distance, with a different slope for each head.
 
     ``-slope * |position - other|`` with slopes ``2 ** (-8 i / heads)``, ``i = 1 … heads``, if

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, integer, integers
 from fdbr.errors.public import public
@@ -18,6 +18,7 @@ from fdbr.ops.nn.attention.weights import attention_weights, checked_mask, group
 from fdbr.ops.nn.noise.dropout import check_key, check_rate, dropout
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import expand_dims, reshape
+from fdbr.pytrees.typing import Array, ArrayLike, Key
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -31,19 +32,19 @@ _NAME = "fdbr.ops.scaled_dot_product_attention"
 @public("fdbr.ops")
 @where_it_lies
 def scaled_dot_product_attention(
-    query: Array,
-    key: Any,
-    value: Any,
-    mask: Array = None,
+    query: ArrayLike,
+    key: Key,
+    value: ArrayLike,
+    mask: ArrayLike | None = None,
     *,
     causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
     local_window_size: int | tuple[int, int] | None = None,
     dropout_p: float = 0.0,
-    dropout_key: Any = None,
+    dropout_key: ArrayLike | None = None,
     block_size: int | None = None,
-    attn_mask: Array = None,
+    attn_mask: ArrayLike | None = None,
     is_causal: bool = False,
 ) -> Array:
     """Scaled dot-product attention, ``softmax(query @ key.T * scale + mask) @ value``.

@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.nn.convolution.products import conv
@@ -13,21 +12,22 @@ from fdbr.ops.nn.windows import check_spatial, per_axis
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import concat
 from fdbr.ops.shape.padding import pad
+from fdbr.pytrees.typing import Array, ArrayLike, Padding
 
 __all__ = ["depthwise_conv", "shift"]
 
 
 @public("fdbr.ops")
 def depthwise_conv(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     dilation: Any = 1,
     cover_all: bool = False,
-) -> Any:
+) -> Array:
     """The depthwise convolution: each channel is convolved with one or several kernels of its own.
 
     It is `conv` with as many groups as ``x`` has channels.
@@ -82,11 +82,11 @@ def depthwise_conv(
 
 @public("fdbr.ops")
 def shift(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int] = 3,
     *,
     dilation: int | Sequence[int] = 1,
-) -> Any:
+) -> Array:
     """Shift groups of channels, each by the offset of one position of a kernel.
 
     It is a depthwise convolution whose kernels are 1 at one position and 0 elsewhere: Wu et al.,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype, in_single
@@ -18,6 +18,7 @@ from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import moveaxis, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, Padding
 
 __all__ = ["deform_conv"]
 
@@ -26,17 +27,17 @@ __all__ = ["deform_conv"]
 @where_it_lies
 @in_single
 def deform_conv(
-    x: Array,
-    offset: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    offset: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     dilation: Any = 1,
-    mask: Array = None,
+    mask: ArrayLike | None = None,
     planar: bool = False,
-) -> Any:
+) -> Array:
     """The deformable convolution: each element of a window is read at an offset.
 
     ``out[n, o, p] = bias[o] + sum(weight[o, c, k] * mask[n, k, p] * x[n, c, p * stride - padding +

@@ -8,7 +8,7 @@ derivatives of all orders are convolutions again.
 
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear, opaque
@@ -19,6 +19,7 @@ from fdbr.ops.nn.windows import Geometry, Sizes, check_spatial, check_windows, g
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import moveaxis, reshape
 from fdbr.ops.shape.padding import pad
+from fdbr.pytrees.typing import Array, ArrayLike, Padding
 
 __all__ = ["conv", "conv_transpose"]
 
@@ -116,7 +117,7 @@ def _kernel_cotangent(
     weight=_kernel_cotangent,
     batch=_batch((1, 0, 1), (0, 0, False, False), (0, 1, True, True)),
 )
-def _conv(xp: Any, x: Array, weight: Array, *, geometry: Geometry, groups: int) -> Array:
+def _conv(xp: Any, x: ArrayLike, weight: ArrayLike, *, geometry: Geometry, groups: int) -> Array:
     return im2col.correlate(xp, x, weight, None, geometry, groups)
 
 
@@ -142,7 +143,7 @@ def _along_channels(bias: Any, rank: int) -> Any:
     total=True,
 )
 def _conv_biased(
-    xp: Any, x: Array, weight: Array, bias: Array, *, geometry: Geometry, groups: int
+    xp: Any, x: ArrayLike, weight: ArrayLike, bias: ArrayLike, *, geometry: Geometry, groups: int
 ) -> Array:
     return im2col.correlate(xp, x, weight, bias, geometry, groups)
 
@@ -157,7 +158,7 @@ def _conv_biased(
     batch=_batch((1, 0, 1), (0, 0, False, False), (1, 1, False, True)),
 )
 def _conv_input(
-    xp: Any, y: Array, weight: Array, *, geometry: Geometry, groups: int, size: Sizes
+    xp: Any, y: ArrayLike, weight: ArrayLike, *, geometry: Geometry, groups: int, size: Sizes
 ) -> Array:
     return im2col.correlate_transposed(xp, y, weight, geometry, groups, size)
 
@@ -171,7 +172,7 @@ def _conv_input(
     ),
     batch=_batch((1, 1, 0), (1, 1, True, False), (1, 0, True, True)),
 )
-def _conv_kernel(xp: Any, x: Array, y: Array, *, geometry: Geometry, groups: int) -> Array:
+def _conv_kernel(xp: Any, x: ArrayLike, y: ArrayLike, *, geometry: Geometry, groups: int) -> Array:
     return im2col.correlate_kernel(xp, x, y, geometry, groups)
 
 
@@ -180,12 +181,12 @@ def _conv_kernel(xp: Any, x: Array, y: Array, *, geometry: Geometry, groups: int
 
 @public("fdbr.ops")
 def conv(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     dilation: Any = 1,
     groups: int = 1,
     cover_all: bool = False,
@@ -251,16 +252,16 @@ def conv(
 
 @public("fdbr.ops")
 def conv_transpose(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     output_padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-    output_size: Any = None,
+    output_size: ArrayLike | None = None,
 ) -> Array:
     """The transposed convolution: the transpose of `conv` in its input.
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import linear
@@ -13,6 +12,7 @@ from fdbr.ops.nn.windows import Geometry, Sizes, check_spatial, check_windows, g
 from fdbr.ops.products import einsum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import reshape
+from fdbr.pytrees.typing import Array, ArrayLike, Padding
 
 __all__ = ["fold", "local_conv", "unfold"]
 
@@ -71,15 +71,15 @@ def _fold_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Arra
 
 @public("fdbr.ops")
 def unfold(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int],
     *,
     dilation: int | Sequence[int] = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     stride: int | Sequence[int] = 1,
     cover_all: bool = False,
     flatten: bool = True,
-) -> Any:
+) -> Array:
     """The elements of each window as a column, in any number of dimensions.
 
     A convolution is a matrix product with these columns; the function is also known as ``im2col``.
@@ -135,15 +135,15 @@ def unfold(
 
 @public("fdbr.ops")
 def fold(
-    x: Array,
+    x: ArrayLike,
     output_size: int | Sequence[int],
     kernel_size: int | Sequence[int],
     *,
     dilation: int | Sequence[int] = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     stride: int | Sequence[int] = 1,
     cover_all: bool = False,
-) -> Any:
+) -> Array:
     """The transpose of `unfold`: each column is added to its window (``col2im``).
 
     Parameters
@@ -197,14 +197,14 @@ def fold(
 
 @public("fdbr.ops")
 def local_conv(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     *,
     stride: Any = 1,
-    padding: Any = 0,
+    padding: Padding = 0,
     dilation: Any = 1,
-) -> Any:
+) -> Array:
     """A convolution with different weights for each window (locally connected layer).
 
     ``out[n, o, p] = bias[o, p] + sum(weight[o, p, c, k] * x[n, c, p * stride - padding + k *

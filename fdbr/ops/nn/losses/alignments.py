@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.declare import fit, leading, opaque
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.nn.activations.exponentials import softmax
 from fdbr.ops.shape.manipulation import flip, stack
 from fdbr.ops.shape.padding import pad
+from fdbr.pytrees.typing import Array
 
 __all__ = ["LOG_ZERO", "log_probabilities_of_states"]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
@@ -28,6 +28,7 @@ from fdbr.ops.nn.losses.labels import checked_labels
 from fdbr.ops.reductions.reduce import mean, sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = [
     "binary_cross_entropy",
@@ -57,8 +58,8 @@ def _weight_of(name: str, argument: str, weight: Any, x: Any) -> Any:
 @where_it_lies
 @in_single
 def binary_cross_entropy(
-    x: Array, y: Array, /, *, weight: Array | None = None, reduction: str = "mean"
-) -> Any:
+    x: ArrayLike, y: ArrayLike, /, *, weight: ArrayLike | None = None, reduction: Reduction = "mean"
+) -> Array:
     """``-(y * log(x) + (1 - y) * log(1 - x))``, the cross entropy of probabilities.
 
     Logarithms are clipped to at least -100, as in PyTorch.  For logits,
@@ -108,14 +109,14 @@ def binary_cross_entropy(
 @where_it_lies
 @in_single
 def binary_cross_entropy_with_logits(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     /,
     *,
-    weight: Array | None = None,
-    pos_weight: Array | None = None,
-    reduction: str = "mean",
-) -> Any:
+    weight: ArrayLike | None = None,
+    pos_weight: ArrayLike | None = None,
+    reduction: Reduction = "mean",
+) -> Array:
     """The cross entropy of `sigmoid`: ``softplus(x) - x * y``, without overflow.
 
     Parameters
@@ -161,14 +162,14 @@ def binary_cross_entropy_with_logits(
 @where_it_lies
 @in_single
 def sigmoid_cross_entropy(
-    x: Array,
-    labels: Array,
+    x: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
     ignore_label: int | None = -1,
     normalize: bool = True,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """The cross entropy of `sigmoid` and labels 0 and 1, some of which may be ignored.
 
     Parameters
@@ -224,8 +225,14 @@ def sigmoid_cross_entropy(
 @public("fdbr.ops")
 @in_single
 def sigmoid_focal_loss(
-    x: Array, y: Array, /, *, alpha: float = 0.25, gamma: float = 2.0, reduction: str = "none"
-) -> Any:
+    x: ArrayLike,
+    y: ArrayLike,
+    /,
+    *,
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    reduction: Reduction = "none",
+) -> Array:
     """The focal loss: the cross entropy of `sigmoid`, with less weight for well predicted examples.
 
     ``alpha_t * (1 - p_t)**gamma * cross_entropy``, where ``p_t`` is the predicted probability of
@@ -279,7 +286,7 @@ def sigmoid_focal_loss(
 @public("fdbr.ops")
 @where_it_lies
 @in_single
-def soft_margin_loss(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
+def soft_margin_loss(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "mean") -> Array:
     """``log(1 + exp(-y * x))`` for labels 1 and -1, without overflow.
 
     Parameters
@@ -312,8 +319,8 @@ def soft_margin_loss(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
 @public("fdbr.ops")
 @in_single
 def multilabel_soft_margin_loss(
-    x: Array, y: Array, /, *, weight: Array | None = None, reduction: str = "mean"
-) -> Any:
+    x: ArrayLike, y: ArrayLike, /, *, weight: ArrayLike | None = None, reduction: Reduction = "mean"
+) -> Array:
     """The mean over classes of the cross entropy of `sigmoid`, for several labels per example.
 
     Parameters

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
@@ -28,6 +28,7 @@ from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import expand_dims, moveaxis
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = ["cross_entropy", "hinge", "nll_loss", "softmax_cross_entropy"]
 
@@ -36,16 +37,16 @@ __all__ = ["cross_entropy", "hinge", "nll_loss", "softmax_cross_entropy"]
 @where_it_lies
 @in_single
 def softmax_cross_entropy(
-    logits: Array,
-    labels: Array,
+    logits: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
     axis: int = -1,
     ignore_label: int | None = None,
     ignore_index: int | None = None,
-    weight: Array | None = None,
+    weight: ArrayLike | None = None,
     label_smoothing: float = 0.0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     normalize: bool | None = None,
 ) -> Array:
     """The cross entropy between the softmax of logits and labels.
@@ -118,13 +119,13 @@ def softmax_cross_entropy(
 @where_it_lies
 @in_single
 def cross_entropy(
-    logits: Array,
-    labels: Array,
+    logits: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
-    weight: Array | None = None,
+    weight: ArrayLike | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     axis: int | None = None,
 ) -> Array:
@@ -180,13 +181,13 @@ def cross_entropy(
 @where_it_lies
 @in_single
 def nll_loss(
-    log_probs: Array,
-    labels: Array,
+    log_probs: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
-    weight: Array | None = None,
+    weight: ArrayLike | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     axis: int | None = None,
 ) -> Array:
     """The negative logarithm of the probability of each label: ``-log_probs[label]``.
@@ -240,7 +241,9 @@ def nll_loss(
 @public("fdbr.ops")
 @where_it_lies
 @in_single
-def hinge(x: Array, labels: Array, /, *, norm: str = "L1", reduction: str = "mean") -> Array:
+def hinge(
+    x: ArrayLike, labels: ArrayLike, /, *, norm: str = "L1", reduction: Reduction = "mean"
+) -> Array:
     """The hinge loss of each class against all others.
 
     ``max(0, 1 - s * x)**p``, where ``s`` is 1 for the label's class and -1 for the others, and

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
@@ -18,6 +18,7 @@ from fdbr.ops.nn.losses.checks import any_known, check_choice, extremes, floats_
 from fdbr.ops.reductions.reduce import mean, sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import expand_dims, matrix_transpose, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["cross_covariance", "decov", "discriminative_margin_based_clustering_loss"]
 
@@ -42,7 +43,9 @@ def _half_squares(covariance: Any, reduction: str) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def cross_covariance(x: Array, y: Array, /, *, reduction: str = "half_squared_sum") -> Any:
+def cross_covariance(
+    x: ArrayLike, y: ArrayLike, /, *, reduction: str = "half_squared_sum"
+) -> Array:
     """Half the sum of squares of the covariances between two sets of features.
 
     Cheung, Livezey, Bansal & Olshausen, *Discovering hidden factors of variation in deep networks*,
@@ -75,7 +78,7 @@ def cross_covariance(x: Array, y: Array, /, *, reduction: str = "half_squared_su
 @public("fdbr.ops")
 @where_it_lies
 @in_single
-def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
+def decov(x: ArrayLike, /, *, reduction: str = "half_squared_sum") -> Array:
     """Half the sum of squared covariances between different features.
 
     Cogswell et al., *Reducing overfitting in deep networks by decorrelating representations*,
@@ -112,8 +115,8 @@ def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
 @where_it_lies
 @in_single
 def discriminative_margin_based_clustering_loss(
-    embeddings: Array,
-    labels: Array,
+    embeddings: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
     delta_v: float = 0.5,

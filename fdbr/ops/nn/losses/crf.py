@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
@@ -20,6 +20,7 @@ from fdbr.ops.reductions.reduce import max as largest
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import concat, expand_dims, reshape, squeeze, stack
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = ["argmax_crf1d", "crf1d"]
 
@@ -28,14 +29,14 @@ __all__ = ["argmax_crf1d", "crf1d"]
 @where_it_lies
 @in_single
 def crf1d(
-    transitions: Array,
-    scores: Any,
-    labels: Any,
+    transitions: ArrayLike,
+    scores: ArrayLike,
+    labels: ArrayLike,
     /,
-    lengths: Any = None,
+    lengths: ArrayLike | None = None,
     *,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """The negative log likelihood of labels in a linear-chain conditional random field.
 
     A sequence of labels ``y`` has the score ``sum(scores[t, y[t]]) + sum(transitions[y[t],
@@ -102,7 +103,9 @@ def crf1d(
 @public("fdbr.ops")
 @where_it_lies
 @in_single
-def argmax_crf1d(transitions: Array, scores: Any, /, lengths: Any = None) -> tuple[Any, Any]:
+def argmax_crf1d(
+    transitions: ArrayLike, scores: ArrayLike, /, lengths: ArrayLike | None = None
+) -> tuple[Any, Any]:
     """The most probable labels in a linear-chain conditional random field, and their scores.
 
     Viterbi, *Error bounds for convolutional codes*, 1967.

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
@@ -20,6 +20,7 @@ from fdbr.ops.reductions.reduce import argmax, sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import concat, expand_dims, moveaxis, reshape, stack
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = ["ctc_loss"]
 
@@ -28,16 +29,16 @@ __all__ = ["ctc_loss"]
 @where_it_lies
 @in_single
 def ctc_loss(
-    log_probs: Array,
-    targets: Array,
+    log_probs: ArrayLike,
+    targets: ArrayLike,
     /,
-    input_lengths: Any = None,
-    target_lengths: Any = None,
+    input_lengths: ArrayLike | None = None,
+    target_lengths: ArrayLike | None = None,
     *,
     blank: int = 0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     zero_infinity: bool = False,
-) -> Any:
+) -> Array:
     """The loss of connectionist temporal classification.
 
     It is the negative logarithm of the probability that the symbols of the frames, after merging

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axis
@@ -25,6 +25,7 @@ from fdbr.ops.nn.losses.checks import (
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_shapes, broadcast_to
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = [
     "contrastive",
@@ -55,14 +56,14 @@ def _rows(name: str, least: int = 1, **operands: Any) -> list[Any]:
 @public("fdbr.ops")
 @in_single
 def cosine_similarity(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     /,
     *,
     axis: int | None = None,
     eps: float = 1e-8,
     dim: int | None = None,
-) -> Any:
+) -> Array:
     """The cosine of the angle between vectors: their inner product divided by their norms.
 
     Parameters
@@ -114,15 +115,15 @@ def _distance(x: Any, y: Any, p: float, eps: float, keepdims: bool = False) -> A
 @public("fdbr.ops")
 @in_single
 def pairwise_distance(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     /,
     *,
     p: float = 2.0,
     eps: float = 1e-6,
     keepdims: bool = False,
     keepdim: bool = False,
-) -> Any:
+) -> Array:
     """The ``p``-norm of ``x - y + eps`` along the last axis.
 
     Parameters
@@ -173,8 +174,14 @@ def _labels_of_pairs(name: str, labels: Any, x: Any) -> Any:
 @where_it_lies
 @in_single
 def contrastive(
-    x: Array, y: Array, labels: Array, /, *, margin: float = 1.0, reduction: str = "mean"
-) -> Any:
+    x: ArrayLike,
+    y: ArrayLike,
+    labels: ArrayLike,
+    /,
+    *,
+    margin: float = 1.0,
+    reduction: Reduction = "mean",
+) -> Array:
     """The contrastive loss: similar pairs attract, others repel up to a margin.
 
     ``0.5 * d**2`` for pairs with label 1 and ``0.5 * max(margin - d, 0)**2`` for those with 0,
@@ -230,8 +237,14 @@ def _check_margin(name: str, margin: float) -> None:
 @where_it_lies
 @in_single
 def cosine_embedding_loss(
-    x: Array, y: Array, labels: Array, /, *, margin: float = 0.0, reduction: str = "mean"
-) -> Any:
+    x: ArrayLike,
+    y: ArrayLike,
+    labels: ArrayLike,
+    /,
+    *,
+    margin: float = 0.0,
+    reduction: Reduction = "mean",
+) -> Array:
     """The cosine loss: ``1 - cos`` for label 1, and ``max(0, cos - margin)`` for label -1.
 
     Parameters
@@ -275,14 +288,14 @@ def cosine_embedding_loss(
 @public("fdbr.ops")
 @in_single
 def triplet(
-    anchor: Array,
-    positive: Array,
-    negative: Array,
+    anchor: ArrayLike,
+    positive: ArrayLike,
+    negative: ArrayLike,
     /,
     *,
     margin: float = 0.2,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """The triplet loss of squared distances: ``max(d(a, p) - d(a, n) + margin, 0)``.
 
     This is Chainer's loss; PyTorch's, of distances, is `triplet_margin_loss`.  Wang et al.,
@@ -325,17 +338,17 @@ def triplet(
 @public("fdbr.ops")
 @in_single
 def triplet_margin_loss(
-    anchor: Array,
-    positive: Array,
-    negative: Array,
+    anchor: ArrayLike,
+    positive: ArrayLike,
+    negative: ArrayLike,
     /,
     *,
     margin: float = 1.0,
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """The triplet loss of distances: ``max(d(a, p) - d(a, n) + margin, 0)``.
 
     Balntas et al., *Learning shallow convolutional feature descriptors with triplet losses*,
@@ -381,16 +394,16 @@ def triplet_margin_loss(
 
 @public("fdbr.ops")
 def triplet_margin_with_distance_loss(
-    anchor: Array,
-    positive: Array,
-    negative: Array,
+    anchor: ArrayLike,
+    positive: ArrayLike,
+    negative: ArrayLike,
     /,
     *,
     distance_function: Callable[..., Any] | None = None,
     margin: float = 1.0,
     swap: bool = False,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """`triplet_margin_loss` with a custom distance.
 
     Parameters

@@ -1,9 +1,7 @@
 """Negative log likelihoods of distributions, and divergences between distributions."""
 
 import math
-from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -25,6 +23,7 @@ from fdbr.ops.nn.losses.checks import (
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.manipulation import expand_dims
 from fdbr.ops.special.entropies import xlogy
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = [
     "bernoulli_nll",
@@ -43,7 +42,7 @@ _LOG_TWO_PI = math.log(2 * math.pi)
 
 @public("fdbr.ops")
 @in_single
-def bernoulli_nll(x: Array, y: Array, /, *, reduction: str = "sum") -> Any:
+def bernoulli_nll(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "sum") -> Array:
     """The negative log likelihood of booleans with probabilities ``sigmoid(y)``.
 
     ``softplus(y) - x * y``; `binary_cross_entropy_with_logits` is the same with swapped operands.
@@ -76,7 +75,9 @@ def bernoulli_nll(x: Array, y: Array, /, *, reduction: str = "sum") -> Any:
 
 @public("fdbr.ops")
 @in_single
-def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, *, reduction: str = "sum") -> Any:
+def gaussian_nll(
+    x: ArrayLike, mean: ArrayLike, ln_var: ArrayLike, /, *, reduction: Reduction = "sum"
+) -> Array:
     """The negative log likelihood of a normal distribution, with the logarithm of the variance.
 
     ``0.5 * (ln_var + log(2 * pi) + (x - mean)**2 * exp(-ln_var))``
@@ -110,7 +111,9 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, *, reduction: str = "s
 
 @public("fdbr.ops")
 @in_single
-def gaussian_kl_divergence(mean: Array, ln_var: Array, /, *, reduction: str = "sum") -> Any:
+def gaussian_kl_divergence(
+    mean: ArrayLike, ln_var: ArrayLike, /, *, reduction: Reduction = "sum"
+) -> Array:
     """The Kullback-Leibler divergence of normal distributions from the standard one.
 
     ``0.5 * (mean**2 + exp(ln_var) - ln_var - 1)``: Kingma & Welling, *Auto-encoding variational
@@ -146,15 +149,15 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, *, reduction: str = "s
 @public("fdbr.ops")
 @in_single
 def gaussian_nll_loss(
-    x: Array,
-    y: Array,
-    var: Array,
+    x: ArrayLike,
+    y: ArrayLike,
+    var: ArrayLike,
     /,
     *,
     full: bool = False,
     eps: float = 1e-6,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """The negative log likelihood of ``y`` under a normal distribution with mean ``x``.
 
     ``0.5 * (log(var) + (x - y)**2 / var)``, where smaller variances are replaced by ``eps``, and
@@ -221,15 +224,15 @@ def _is_one_short(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
 @public("fdbr.ops")
 @in_single
 def poisson_nll_loss(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     /,
     *,
     log_input: bool = True,
     full: bool = False,
     eps: float = 1e-8,
-    reduction: str = "mean",
-) -> Any:
+    reduction: Reduction = "mean",
+) -> Array:
     """The negative log likelihood of counts ``y`` under a Poisson distribution.
 
     Parameters
@@ -274,8 +277,8 @@ def poisson_nll_loss(
 @public("fdbr.ops")
 @in_single
 def kl_div_loss(
-    log_probs: Array, target: Array, /, *, reduction: str = "mean", log_target: bool = False
-) -> Any:
+    log_probs: ArrayLike, target: ArrayLike, /, *, reduction: str = "mean", log_target: bool = False
+) -> Array:
     """The Kullback-Leibler divergence ``target * (log(target) - log_probs)``, element by element.
 
     It is PyTorch's ``kl_div``; `kl_div` is SciPy's, of probabilities.

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
@@ -28,6 +28,7 @@ from fdbr.ops.reductions.reduce import any as any_of
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import expand_dims
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = [
     "hinge_embedding_loss",
@@ -41,8 +42,14 @@ __all__ = [
 @where_it_lies
 @in_single
 def margin_ranking_loss(
-    x: Array, y: Array, labels: Array, /, *, margin: float = 0.0, reduction: str = "mean"
-) -> Any:
+    x: ArrayLike,
+    y: ArrayLike,
+    labels: ArrayLike,
+    /,
+    *,
+    margin: float = 0.0,
+    reduction: Reduction = "mean",
+) -> Array:
     """The ranking loss ``max(0, -label * (x - y) + margin)`` of pairs of scores.
 
     Parameters
@@ -79,8 +86,8 @@ def margin_ranking_loss(
 @where_it_lies
 @in_single
 def hinge_embedding_loss(
-    x: Array, labels: Array, /, *, margin: float = 1.0, reduction: str = "mean"
-) -> Any:
+    x: ArrayLike, labels: ArrayLike, /, *, margin: float = 1.0, reduction: Reduction = "mean"
+) -> Array:
     """Distances themselves for label 1, and ``max(0, margin - x)`` for label -1.
 
     Parameters
@@ -117,15 +124,15 @@ def hinge_embedding_loss(
 @where_it_lies
 @in_single
 def multi_margin_loss(
-    x: Array,
-    labels: Array,
+    x: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
     p: int = 1,
     margin: float = 1.0,
-    weight: Array | None = None,
-    reduction: str = "mean",
-) -> Any:
+    weight: ArrayLike | None = None,
+    reduction: Reduction = "mean",
+) -> Array:
     """The mean over the other classes of ``max(0, margin - x[label] + x)**p``, by all classes.
 
     Parameters
@@ -190,7 +197,9 @@ def _check_classes(name: str, x: Any) -> None:
 @public("fdbr.ops")
 @where_it_lies
 @in_single
-def multilabel_margin_loss(x: Array, labels: Array, /, *, reduction: str = "mean") -> Any:
+def multilabel_margin_loss(
+    x: ArrayLike, labels: ArrayLike, /, *, reduction: Reduction = "mean"
+) -> Array:
     """The sum over labels and other classes of ``max(0, 1 - x[label] + x[other])``, by classes.
 
     Parameters

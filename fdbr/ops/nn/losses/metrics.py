@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
@@ -19,6 +19,7 @@ from fdbr.ops.reductions.reduce import argmax, mean, sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import moveaxis, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "accuracy",
@@ -35,7 +36,7 @@ __all__ = [
 @where_it_lies
 @in_single
 def accuracy(
-    logits: Array, labels: Array, /, *, ignore_label: int | None = None, axis: int = -1
+    logits: ArrayLike, labels: ArrayLike, /, *, ignore_label: int | None = None, axis: int = -1
 ) -> Array:
     """The fraction of examples whose largest logit is the label's; its derivative is 0.
 
@@ -91,7 +92,7 @@ def _scores_and_labels(name: str, logits: Any, labels: Any, axis: int) -> tuple[
 @public("fdbr.ops")
 @where_it_lies
 @in_single
-def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1) -> Array:
+def binary_accuracy(x: ArrayLike, labels: ArrayLike, /, *, ignore_label: int | None = -1) -> Array:
     """The fraction of elements whose sign is that of their label; its derivative is 0.
 
     Elements of at least 0 predict label 1.
@@ -150,8 +151,8 @@ def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1
 @where_it_lies
 @in_single
 def classification_summary(
-    logits: Array,
-    labels: Array,
+    logits: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
     num_classes: int | None = None,
@@ -248,8 +249,8 @@ def _ratio(numerator: Any, denominator: Any, dtype: Any) -> Any:
 @where_it_lies
 @in_single
 def precision(
-    logits: Array,
-    labels: Array,
+    logits: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
     num_classes: int | None = None,
@@ -283,8 +284,8 @@ def precision(
 @where_it_lies
 @in_single
 def recall(
-    logits: Array,
-    labels: Array,
+    logits: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
     num_classes: int | None = None,
@@ -318,8 +319,8 @@ def recall(
 @where_it_lies
 @in_single
 def f1_score(
-    logits: Array,
-    labels: Array,
+    logits: ArrayLike,
+    labels: ArrayLike,
     /,
     *,
     num_classes: int | None = None,
@@ -356,13 +357,13 @@ def f1_score(
 @where_it_lies
 @in_single
 def r2_score(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     /,
     *,
-    sample_weight: Array | None = None,
+    sample_weight: ArrayLike | None = None,
     multioutput: str = "uniform_average",
-) -> Any:
+) -> Array:
     """The coefficient of determination of predictions: 1 is perfect, 0 is as good as the mean.
 
     ``1 - sum((y - x)**2) / sum((y - mean(y))**2)`` over the first axis, and 0 where all ``y`` are

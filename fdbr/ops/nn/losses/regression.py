@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
@@ -19,6 +18,7 @@ from fdbr.ops.nn.losses.checks import (
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.reductions.squared_error import is_large, squared_distance
 from fdbr.ops.shape.creation import asarray
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = [
     "absolute_error",
@@ -56,7 +56,7 @@ def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: b
 
 @public("fdbr.ops")
 @in_single
-def absolute_error(x: Array, y: Array, /) -> Any:
+def absolute_error(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``abs(x - y)``, element by element; its derivative at equality is taken as 0.
 
     Parameters
@@ -87,7 +87,7 @@ def absolute_error(x: Array, y: Array, /) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
+def mean_absolute_error(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "mean") -> Array:
     """The mean of ``abs(x - y)`` over all elements.
 
     Parameters
@@ -114,7 +114,9 @@ def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> An
 
 @public("fdbr.ops")
 @in_single
-def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
+def l1_loss(
+    x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "mean", weight: ArrayLike | None = None
+) -> Array:
     """The absolute error, under PyTorch's name: see `mean_absolute_error`.
 
     Parameters
@@ -146,7 +148,7 @@ def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | N
 
 @public("fdbr.ops")
 @in_single
-def squared_error(x: Array, y: Array, /) -> Any:
+def squared_error(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``(x - y)**2``, element by element, of arrays of one shape.
 
     Parameters
@@ -171,7 +173,7 @@ def squared_error(x: Array, y: Array, /) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def squared_difference(x: Array, y: Array, /) -> Any:
+def squared_difference(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``(x - y)**2``, element by element: `squared_error`, under Chainer's other name.
 
     Parameters
@@ -196,7 +198,7 @@ def squared_difference(x: Array, y: Array, /) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def mean_squared_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
+def mean_squared_error(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "mean") -> Array:
     """The mean of ``(x - y)**2`` over all elements.
 
     Parameters
@@ -236,7 +238,9 @@ def _squared(x: Any, y: Any, reduction: str) -> Any:
 
 @public("fdbr.ops")
 @in_single
-def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
+def mse_loss(
+    x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "mean", weight: ArrayLike | None = None
+) -> Array:
     """The squared error, under PyTorch's name: see `mean_squared_error`.
 
     Parameters
@@ -284,14 +288,14 @@ def scaled_huber(xp: Any, difference: Array, *, delta: float, divisor: float) ->
 @public("fdbr.ops")
 @in_single
 def huber_loss(
-    x: Array,
-    y: Array,
+    x: ArrayLike,
+    y: ArrayLike,
     /,
     *,
     delta: float = 1.0,
     reduction: str = "mean",
-    weight: Array | None = None,
-) -> Any:
+    weight: ArrayLike | None = None,
+) -> Array:
     """The Huber loss: half the square of ``x - y`` up to ``delta``, and linear beyond it.
 
     ``0.5 * a**2`` where ``a = abs(x - y)`` is at most ``delta``, and elsewhere
@@ -337,7 +341,9 @@ def huber_loss(
 
 @public("fdbr.ops")
 @in_single
-def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str = "mean") -> Any:
+def smooth_l1_loss(
+    x: ArrayLike, y: ArrayLike, /, *, beta: float = 1.0, reduction: Reduction = "mean"
+) -> Array:
     """`huber_loss` divided by ``beta``: the absolute error, smooth near 0.
 
     ``0.5 * a**2 / beta`` where ``a = abs(x - y)`` is below ``beta``, and elsewhere
@@ -375,7 +381,7 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
 
 @public("fdbr.ops")
 @in_single
-def log_cosh(x: Array, y: Array, /, *, reduction: str = "none") -> Any:
+def log_cosh(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = "none") -> Array:
     """``log(cosh(x - y))``: about half the square near 0, and linear for large values.
 
     Parameters

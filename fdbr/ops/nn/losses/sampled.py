@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -22,6 +22,7 @@ from fdbr.ops.reductions.reduce import argmax, sum
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.ops.shape.manipulation import concat, expand_dims, matrix_transpose, squeeze
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = ["binary_hierarchical_softmax", "black_out", "negative_sampling"]
 
@@ -67,15 +68,15 @@ def _products(x: Any, weight: Any, rows: Any) -> Any:
 @where_it_lies
 @in_single
 def negative_sampling(
-    x: Array,
-    labels: Array,
-    weight: Array,
-    samples: Array,
+    x: ArrayLike,
+    labels: ArrayLike,
+    weight: ArrayLike,
+    samples: ArrayLike,
     /,
     *,
     ignore_label: int | None = -1,
-    reduction: str = "sum",
-) -> Any:
+    reduction: Reduction = "sum",
+) -> Array:
     """The negative sampling loss: each example's label against randomly drawn classes.
 
     ``-log(sigmoid(x · w[label])) - sum(log(sigmoid(-x · w[sample])))``: Mikolov et al.,
@@ -131,8 +132,14 @@ def negative_sampling(
 @where_it_lies
 @in_single
 def black_out(
-    x: Array, labels: Array, weight: Array, samples: Array, /, *, reduction: str = "mean"
-) -> Any:
+    x: ArrayLike,
+    labels: ArrayLike,
+    weight: ArrayLike,
+    samples: ArrayLike,
+    /,
+    *,
+    reduction: Reduction = "mean",
+) -> Array:
     """The BlackOut loss: the label against randomly drawn classes, in one softmax.
 
     ``-log(p[label]) - sum(log(1 - p[sample]))``, where ``p`` is the softmax of ``x · w`` over the
@@ -190,15 +197,15 @@ def black_out(
 @where_it_lies
 @in_single
 def binary_hierarchical_softmax(
-    x: Array,
-    labels: Array,
-    weight: Array,
-    paths: Array,
-    signs: Array,
+    x: ArrayLike,
+    labels: ArrayLike,
+    weight: ArrayLike,
+    paths: ArrayLike,
+    signs: ArrayLike,
     /,
     *,
-    reduction: str = "sum",
-) -> Any:
+    reduction: Reduction = "sum",
+) -> Array:
     """The negative log likelihood of leaves of a binary tree of decisions.
 
     At each node on the path to a label, the decision has the probability ``sigmoid(sign * x ·

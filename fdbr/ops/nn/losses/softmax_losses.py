@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import Tracer
 from fdbr.core.util.threads import divide, slices
 from fdbr.ops.declare import indexed, opaque
@@ -19,6 +19,7 @@ from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.reductions.squared_error import is_large
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import squeeze
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["hard_losses", "soft_losses", "take_at_labels"]
 
@@ -42,7 +43,7 @@ def _batch_examples(apply: Any, values: Any, batched: Any, size: int, params: An
     lambda ct, shape, indices, params: -select_labels(ct, *indices),
     batch=_batch_examples,
 )
-def _subtract_at_labels(xp: Any, x: Array, values: Array, labels: Array) -> Array:
+def _subtract_at_labels(xp: Any, x: ArrayLike, values: ArrayLike, labels: ArrayLike) -> Array:
     return take_at_labels(xp, x.copy(), values, labels)
 
 
@@ -74,7 +75,7 @@ def _cross_entropy_jvp(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
 @opaque(
     x=(_cross_entropy_vjp, _cross_entropy_jvp), batch=_batch_examples, compound=True, fresh=True
 )
-def _cross_entropy(xp: Any, x: Array, labels: Array) -> Array:
+def _cross_entropy(xp: Any, x: ArrayLike, labels: ArrayLike) -> Any:
     """Compute each example's loss, and the softmax, which the derivative needs."""
     if type(x) is not np.ndarray or x.nbytes < _LONG or x.shape[-1] >= _FEW:
         return _losses(xp, x, labels)
@@ -174,7 +175,7 @@ def _batch_soft(apply: Any, values: Any, batched: Any, size: int, params: Any) -
     ),
     batch=_batch_soft,
 )
-def _soft_cross_entropy(xp: Any, x: Array, p: Array) -> Array:
+def _soft_cross_entropy(xp: Any, x: ArrayLike, p: ArrayLike) -> Any:
     """Compute ``-sum(p * log_softmax(x))`` along the last axis, kept, and the logarithms."""
     logs, losses = by_rows(_soft_values, (x.ndim - 1,), x, p)
     return losses, logs

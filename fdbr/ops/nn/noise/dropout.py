@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -14,6 +13,7 @@ from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.philox import random_words
 from fdbr.ops.shape.creation import floating
+from fdbr.pytrees.typing import Array, ArrayLike, Key
 
 __all__ = ["drop_path", "dropout", "spatial_dropout"]
 
@@ -62,7 +62,7 @@ def kept(function: str, x: Any, rate: float, key: Any, shape: tuple[int, ...] | 
 
 
 @public("fdbr.ops")
-def dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) -> Any:
+def dropout(x: ArrayLike, rate: float = 0.5, *, p: float | None = None, key: Key) -> Array:
     """Set each element to 0 with probability ``rate``, and divide the others by ``1 - rate``.
 
     The expectation does not change: Srivastava et al., *Dropout: a simple way to prevent neural
@@ -95,7 +95,7 @@ def dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) ->
 
 
 @public("fdbr.ops")
-def spatial_dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) -> Any:
+def spatial_dropout(x: ArrayLike, rate: float = 0.5, *, p: float | None = None, key: Key) -> Array:
     """Set each channel of each example to 0 with probability ``rate``, and rescale the others.
 
     They are divided by ``1 - rate``.  Neighbouring pixels are correlated, so that dropping single
@@ -129,7 +129,7 @@ def spatial_dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key:
 
 
 @public("fdbr.ops")
-def drop_path(x: Array, rate: float = 0.5, *, mode: str = "row", key: Any) -> Any:
+def drop_path(x: ArrayLike, rate: float = 0.5, *, mode: str = "row", key: Key) -> Array:
     """Set each example to 0 with probability ``rate``, and divide the others by ``1 - rate``.
 
     It drops residual branches, ``x + drop_path(branch(x), 0.1, key=key)``, and is also called

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -26,6 +25,7 @@ from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import expand_dims, squeeze
 from fdbr.ops.special.errors import ndtri
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike, Key
 
 __all__ = [
     "alpha_dropout",
@@ -68,8 +68,8 @@ def uniform_draws(function: str, shape: tuple[int, ...], key: Any, x: Any) -> An
 
 @public("fdbr.ops")
 def alpha_dropout(
-    x: Array, rate: float = 0.5, *, p: float | None = None, channels: bool = False, key: Any
-) -> Any:
+    x: ArrayLike, rate: float = 0.5, *, p: float | None = None, channels: bool = False, key: Key
+) -> Array:
     """Dropout that preserves mean 0 and variance 1, by setting elements to the limit of `selu`.
 
     Klambauer, Unterthiner, Mayr & Hochreiter, *Self-normalizing neural networks*, NIPS 2017.
@@ -110,7 +110,7 @@ def alpha_dropout(
 
 
 @public("fdbr.ops")
-def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
+def gaussian_dropout(x: ArrayLike, rate: float = 0.5, *, key: Key) -> Array:
     """Multiply each element by normal noise with mean 1 and variance ``rate / (1 - rate)``.
 
     This is the variance of `dropout`: Srivastava et al., *Dropout*, JMLR 2014, section 10.
@@ -140,7 +140,7 @@ def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
 
 
 @public("fdbr.ops")
-def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
+def zoneout(h: ArrayLike, x: ArrayLike, rate: float = 0.5, *, key: Key) -> Array:
     """Keep each element of the old state with probability ``rate``, and take the new one otherwise.
 
     Krueger et al., *Zoneout: regularizing RNNs by randomly preserving hidden activations*, ICLR
@@ -177,15 +177,15 @@ def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
 
 @public("fdbr.ops")
 def simplified_dropconnect(
-    x: Array,
-    weight: Array,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     rate: float = 0.5,
     *,
     batchwise: bool = True,
-    mask: Array = None,
-    key: Any = None,
-) -> Any:
+    mask: ArrayLike | None = None,
+    key: Key | None = None,
+) -> Array:
     """`linear` with dropout of elements of the weight, the others divided by ``1 - rate``.
 
     After Wan et al., *Regularization of neural networks using DropConnect*, ICML 2013; simplified:
@@ -247,7 +247,9 @@ def simplified_dropconnect(
 
 
 @public("fdbr.ops")
-def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = None) -> Any:
+def rrelu(
+    x: ArrayLike, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Key | None = None
+) -> Array:
     """``x`` where it is positive, and elsewhere ``x`` times a random slope.
 
     Xu, Wang, Chen & Li, *Empirical evaluation of rectified activations in convolutional network*,
@@ -288,7 +290,7 @@ def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = No
 
 
 @public("fdbr.ops")
-def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
+def gaussian(mean: ArrayLike, ln_var: ArrayLike, /, *, key: Key) -> Array:
     """A normal sample, ``mean + exp(ln_var / 2) * noise``, differentiable in both.
 
     Kingma & Welling, *Auto-encoding variational Bayes*, ICLR 2014.
@@ -326,15 +328,15 @@ def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
 
 @public("fdbr.ops")
 def gumbel_softmax(
-    logits: Array,
+    logits: ArrayLike,
     /,
     tau: float = 1.0,
     *,
     hard: bool = False,
     axis: int = -1,
     dim: int | None = None,
-    key: Any,
-) -> Any:
+    key: Key,
+) -> Array:
     """A differentiable sample of a class: the `softmax` of logits plus Gumbel noise.
 
     Jang, Gu & Poole, *Categorical reparameterization with Gumbel-softmax*, ICLR 2017.
@@ -383,7 +385,7 @@ def gumbel_softmax(
 
 
 @constant(batch=shifted("axis"), total=True)
-def _largest(xp: Any, x: Array, *, axis: int) -> Array:
+def _largest(xp: Any, x: ArrayLike, *, axis: int) -> Array:
     """1 at the first of the largest elements along an axis, and 0 elsewhere."""
     indices = xp.cumsum(xp.ones(x.shape, dtype=xp.int64), axis=axis) - 1
     return (indices == xp.expand_dims(xp.argmax(x, axis=axis), axis)).astype(x.dtype)

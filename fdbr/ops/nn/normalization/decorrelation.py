@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, leading, opaque
@@ -12,6 +11,7 @@ from fdbr.ops.products import matmul
 from fdbr.ops.reductions.reduce import mean as mean_of
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import expand_dims, moveaxis, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["decorrelated_batch_norm"]
 
@@ -35,7 +35,7 @@ def _root_rule(ct: Any, out: Any, root: Any) -> Any:
     ),
     batch=leading(2),
 )
-def _lyapunov(xp: Any, root: Array, right: Array) -> Array:
+def _lyapunov(xp: Any, root: ArrayLike, right: ArrayLike) -> Array:
     """Solve ``X root + root X = right`` for positive definite roots."""
     values, vectors = lapack(xp, "eigh", root, strict=False)
     sums = values[..., :, None] + values[..., None, :]
@@ -49,7 +49,7 @@ def _lyapunov(xp: Any, root: Array, right: Array) -> Array:
     ),
     batch=leading(2),
 )
-def _inverse_root(xp: Any, x: Array, *, eps: float) -> Array:
+def _inverse_root(xp: Any, x: ArrayLike, *, eps: float) -> Array:
     """``(x + eps * I) ** (-1/2)`` of symmetric matrices, differentiable at equal eigenvalues."""
     values, vectors = lapack(xp, "eigh", x, strict=False)
     return (vectors / xp.sqrt(values + eps)[..., None, :]) @ vectors.mT
@@ -61,11 +61,11 @@ def _inverse_root(xp: Any, x: Array, *, eps: float) -> Array:
 @public("fdbr.ops")
 @in_single
 def decorrelated_batch_norm(
-    x: Array,
+    x: ArrayLike,
     groups: int = 16,
     *,
-    mean: Array = None,
-    projection: Array = None,
+    mean: ArrayLike | None = None,
+    projection: ArrayLike | None = None,
     eps: float = 2e-5,
 ) -> tuple[Any, Any, Any]:
     """Normalize channels to mean 0 and, within each group, to covariance identity.

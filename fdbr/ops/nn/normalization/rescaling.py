@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axes
@@ -14,6 +13,7 @@ from fdbr.ops.nn.normalization.statistics import batch_norm, layer_norm
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["batch_renorm", "local_response_norm", "normalize", "standardize"]
 
@@ -37,14 +37,14 @@ def _window_sums(xp: Any, x: Array, *, low: int, high: int, axis: int) -> Array:
 @public("fdbr.ops")
 @in_single
 def local_response_norm(
-    x: Array,
+    x: ArrayLike,
     size: int = 5,
     alpha: float = 1e-4,
     beta: float = 0.75,
     k: float = 1.0,
     *,
     average: bool = True,
-) -> Any:
+) -> Array:
     """Divide each element by a power of the squares in neighbouring channels.
 
     ``x / (k + alpha * mean of squares) ** beta``: Krizhevsky, Sutskever & Hinton, *ImageNet
@@ -90,14 +90,14 @@ def local_response_norm(
 @public("fdbr.ops")
 @in_single
 def normalize(
-    x: Array,
+    x: ArrayLike,
     p: float = 2.0,
     axis: int | tuple[int, ...] = 1,
     eps: float = 1e-12,
     *,
     add_eps: bool = False,
     dim: int | tuple[int, ...] | None = None,
-) -> Any:
+) -> Array:
     """Divide vectors along an axis by their norm: ``x / max(norm(x), eps)``.
 
     Parameters
@@ -133,13 +133,13 @@ def normalize(
 @public("fdbr.ops")
 @in_single
 def standardize(
-    x: Array,
+    x: ArrayLike,
     *,
     axis: int | tuple[int, ...] = -1,
-    mean: Array = None,
-    variance: Array = None,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
     eps: float = 1e-5,
-) -> Any:
+) -> Array:
     """``(x - mean) / sqrt(variance + eps)``, with known statistics or those over some axes.
 
     Parameters
@@ -193,12 +193,12 @@ def _clipped_shift(
 @public("fdbr.ops")
 @in_single
 def batch_renorm(
-    x: Array,
-    weight: Array = None,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
-    running_mean: Array,
-    running_var: Array,
+    running_mean: ArrayLike,
+    running_var: ArrayLike,
     r_max: float = 3.0,
     d_max: float = 5.0,
     axis: int = 1,

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.ops.declare import aligned, fit, opaque, shifted
 from fdbr.ops.declare.batches import align, spread
 from fdbr.ops.declare.large import along_rows, by_rows, reduces_by_kernel, with_kernels
 from fdbr.ops.declare.unbroadcast import accumulate, in_precision
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.shape.manipulation import reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["rescale", "scaled_and_moved", "standardize", "standardize_affine"]
 
@@ -75,7 +76,7 @@ def _standard_jvp(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[
     total=True,
 )
 @along_rows
-def standardize(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
+def standardize(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], eps: float) -> Any:
     """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, with axes kept."""
     return _standard(xp, x, axes, eps)
 
@@ -117,7 +118,7 @@ def _rms_jvp(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, 
 
 @opaque(x=(_rms_vjp, _rms_jvp), batch=shifted("axes"), compound=True, fresh=True, total=True)
 @along_rows
-def rescale(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
+def rescale(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], eps: float) -> Any:
     """``x / sqrt(square + eps)``, and the mean square, with axes kept."""
     square = _mean(x * x, axes)
     return x * (1 / xp.sqrt(square + eps)), square
@@ -161,7 +162,7 @@ def _by_kernels(value: Any) -> Any:
     compound=True,
 )
 @_by_kernels
-def scaled_and_moved(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
+def scaled_and_moved(xp: Any, x: ArrayLike, weight: ArrayLike, bias: ArrayLike) -> Array:
     """``x * weight + bias``."""
     return x * weight + bias
 
@@ -290,8 +291,8 @@ def _fit_optional(ct: Any, like: Any) -> Any:
     total=True,
 )
 def standardize_affine(
-    xp: Any, x: Array, weight: Array, bias: Array, *, axes: tuple[int, ...], eps: float
-) -> Array:
+    xp: Any, x: ArrayLike, weight: ArrayLike, bias: ArrayLike, *, axes: tuple[int, ...], eps: float
+) -> Any:
     """``y * weight + bias``, and the ``y``, mean and variance of `standardize`."""
     if type(x) is type(weight) is type(bias) is np.ndarray:
         if not reduces_by_kernel(x):

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
@@ -16,6 +15,7 @@ from fdbr.ops.nn.normalization.standardizing import (
 )
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
@@ -28,14 +28,14 @@ Axes = int | tuple[int, ...]
 @public("fdbr.ops")
 @in_single
 def layer_norm(
-    x: Array,
-    weight: Array = None,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
     axis: Axes = -1,
     eps: float = 1e-5,
-    normalized_shape: Any = None,
-) -> Any:
+    normalized_shape: ArrayLike | None = None,
+) -> Array:
     """Normalize each example to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps)``.
 
     Ba, Kiros & Hinton, *Layer normalization*, arXiv:1607.06450.
@@ -75,13 +75,13 @@ def layer_norm(
 @public("fdbr.ops")
 @in_single
 def rms_norm(
-    x: Array,
-    weight: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike | None = None,
     *,
     axis: Axes = -1,
     eps: float | None = 1e-5,
-    normalized_shape: Any = None,
-) -> Any:
+    normalized_shape: ArrayLike | None = None,
+) -> Array:
     """Divide each example by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
 
     Zhang & Sennrich, *Root mean square layer normalization*, NeurIPS 2019.
@@ -114,14 +114,14 @@ def rms_norm(
 @public("fdbr.ops")
 @in_single
 def group_norm(
-    x: Array,
+    x: ArrayLike,
     groups: int | None = None,
-    weight: Array = None,
-    bias: Array = None,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
     eps: float = 1e-5,
     num_groups: int | None = None,
-) -> Any:
+) -> Array:
     """Normalize each group of channels of each example to mean 0 and variance 1.
 
     Wu & He, *Group normalization*, ECCV 2018.
@@ -155,7 +155,13 @@ def group_norm(
 
 @public("fdbr.ops")
 @in_single
-def instance_norm(x: Array, weight: Array = None, bias: Array = None, *, eps: float = 1e-5) -> Any:
+def instance_norm(
+    x: ArrayLike,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    *,
+    eps: float = 1e-5,
+) -> Array:
     """Normalize each channel of each example to mean 0 and variance 1 over its spatial axes.
 
     It is `group_norm` with as many groups as channels: Ulyanov, Vedaldi & Lempitsky,
@@ -184,12 +190,12 @@ def instance_norm(x: Array, weight: Array = None, bias: Array = None, *, eps: fl
 @public("fdbr.ops")
 @in_single
 def batch_norm(
-    x: Array,
-    weight: Array = None,
-    bias: Array = None,
+    x: ArrayLike,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     *,
-    mean: Array = None,
-    variance: Any = None,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
     axis: Axes = 1,
     eps: float = 1e-5,
 ) -> tuple[Any, Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import rounded_like
@@ -20,6 +20,7 @@ from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import moveaxis, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "spatial_pyramid_pooling"]
 
@@ -27,7 +28,7 @@ _FEW = 32  # elements of a window up to which `max_pool` is faster than gatherin
 
 
 @public("fdbr.ops")
-def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
+def adaptive_avg_pool(x: ArrayLike, output_size: int | Sequence[int | None]) -> Array:
     """The means of a given number of windows, which divide each axis as evenly as possible.
 
     Window ``i`` of ``m`` on an axis of length ``n`` goes from ``i * n // m`` up to
@@ -74,7 +75,7 @@ def _mean_bins(x: Any, axis: int, m: int) -> Any:
 @public("fdbr.ops")
 @where_it_lies
 def adaptive_max_pool(
-    x: Array, output_size: int | Sequence[int | None], *, return_indices: bool = False
+    x: ArrayLike, output_size: int | Sequence[int | None], *, return_indices: bool = False
 ) -> Any:
     """The maxima of a given number of windows, which divide each axis as evenly as possible.
 
@@ -134,7 +135,7 @@ def _max_of_windows(x: Any, indices_of_windows: Any) -> tuple[Any, Any]:
 
 @public("fdbr.ops")
 @where_it_lies
-def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
+def spatial_pyramid_pooling(x: ArrayLike, pyramid_height: int) -> Array:
     """The maxima of 1, 2, 4, 8 ... windows along each spatial axis, concatenated.
 
     The size of the result does not depend on that of ``x``.  He, Zhang, Ren, Sun, "Spatial pyramid

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
@@ -18,6 +18,7 @@ from fdbr.ops.reductions.reduce import argmax
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import concat, expand_dims, reshape, squeeze
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import ArrayLike, Key
 
 __all__ = ["fractional_max_pool"]
 
@@ -25,14 +26,14 @@ __all__ = ["fractional_max_pool"]
 @public("fdbr.ops")
 @where_it_lies
 def fractional_max_pool(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int],
     output_size: int | Sequence[int] | None = None,
     output_ratio: float | Sequence[float] | None = None,
     return_indices: bool = False,
     *,
-    samples: Array = None,
-    key: Any = None,
+    samples: ArrayLike | None = None,
+    key: Key | None = None,
 ) -> Any:
     """The maxima of windows at random distances, which are one of two adjacent integers.
 

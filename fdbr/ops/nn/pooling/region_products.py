@@ -7,10 +7,11 @@ and reads only elements whose weights are not zero, so that images are not copie
 
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.ops.declare import constant, multilinear
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.shape.manipulation import reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["region_peaks", "region_products"]
 
@@ -57,7 +58,9 @@ def _check(images: list[int], count: int) -> None:
     batch=_batch,
     fresh=True,
 )
-def region_products(xp: Any, x: Array, rows: Array, columns: Array, index: Any) -> Array:
+def region_products(
+    xp: Any, x: ArrayLike, rows: ArrayLike, columns: ArrayLike, index: Any
+) -> Array:
     """Compute ``rows[k] @ x[index[k], c] @ columns[k].T`` for all regions and channels."""
     shape = (len(rows), x.shape[1], rows.shape[1], columns.shape[1])
     out = xp.empty(shape, dtype=x.dtype)
@@ -75,7 +78,7 @@ def region_products(xp: Any, x: Array, rows: Array, columns: Array, index: Any) 
     fresh=True,
 )
 def _region_sums(
-    xp: Any, y: Array, rows: Array, columns: Array, index: Any, *, count: int
+    xp: Any, y: ArrayLike, rows: ArrayLike, columns: ArrayLike, index: Any, *, count: int
 ) -> Array:
     """Add ``rows[k].T @ y[k, c] @ columns[k]`` to zero images at their regions."""
     out = xp.zeros((count, y.shape[1], rows.shape[2], columns.shape[2]), dtype=y.dtype)
@@ -92,7 +95,7 @@ def _region_sums(
     batch=_batch,
     fresh=True,
 )
-def _row_products(xp: Any, x: Array, y: Array, columns: Array, index: Any) -> Array:
+def _row_products(xp: Any, x: ArrayLike, y: ArrayLike, columns: ArrayLike, index: Any) -> Array:
     """The derivative of the form in ``rows``."""
     out = xp.empty((len(y), y.shape[2], x.shape[2]), dtype=x.dtype)
     for k, (n, column_range) in enumerate(_regions(xp, index, len(x), columns)):
@@ -108,7 +111,7 @@ def _row_products(xp: Any, x: Array, y: Array, columns: Array, index: Any) -> Ar
     batch=_batch,
     fresh=True,
 )
-def _column_products(xp: Any, x: Array, y: Array, rows: Array, index: Any) -> Array:
+def _column_products(xp: Any, x: ArrayLike, y: ArrayLike, rows: ArrayLike, index: Any) -> Array:
     """The derivative of the form in ``columns``."""
     out = xp.empty((len(y), y.shape[3], x.shape[3]), dtype=x.dtype)
     for k, (n, row_range) in enumerate(_regions(xp, index, len(x), rows)):
@@ -118,7 +121,7 @@ def _column_products(xp: Any, x: Array, y: Array, rows: Array, index: Any) -> Ar
 
 
 @constant(batch=_batch, fresh=True)
-def region_peaks(xp: Any, x: Array, row_range: Any, column_range: Any, index: Any) -> Array:
+def region_peaks(xp: Any, x: ArrayLike, row_range: Any, column_range: Any, index: Any) -> Array:
     """Find the index in the flattened image of the maximum of each window; -1 if it is empty.
 
     Window ``(i, j)`` of region ``k`` has the rows from ``row_range[k, i, 0]`` to before

@@ -5,7 +5,7 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype, in_single
@@ -20,6 +20,7 @@ from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import expand_dims, permute_dims, reshape, stack
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["roi_average_align", "roi_average_pool", "roi_max_align", "roi_max_pool"]
 
@@ -27,16 +28,16 @@ __all__ = ["roi_average_align", "roi_average_pool", "roi_max_align", "roi_max_po
 @public("fdbr.ops")
 @where_it_lies
 def roi_max_pool(
-    x: Array,
-    boxes: Any,
+    x: ArrayLike,
+    boxes: ArrayLike,
     output_size: int | Sequence[int],
     spatial_scale: float = 1.0,
     *,
-    batch_index: Array | None = None,
+    batch_index: ArrayLike | None = None,
     box_format: str = "xyxy",
     inclusive: bool = True,
     empty: float = 0.0,
-) -> Any:
+) -> Array:
     """The maxima of windows that divide each region, whose corners are rounded.
 
     Girshick, "Fast R-CNN" (2015).  It is torchvision's ``roi_pool`` and Chainer's
@@ -105,15 +106,15 @@ def roi_max_pool(
 @where_it_lies
 @in_single
 def roi_average_pool(
-    x: Array,
-    boxes: Any,
+    x: ArrayLike,
+    boxes: ArrayLike,
     output_size: int | Sequence[int],
     spatial_scale: float = 1.0,
     *,
-    batch_index: Array | None = None,
+    batch_index: ArrayLike | None = None,
     box_format: str = "xyxy",
     inclusive: bool = False,
-) -> Any:
+) -> Array:
     """The means of windows that divide each region, whose corners are rounded.
 
     It is Chainer's ``roi_average_pooling_2d`` with ``box_format="yxyx"``.  It is differentiable in
@@ -160,16 +161,16 @@ def roi_average_pool(
 @where_it_lies
 @in_single
 def roi_average_align(
-    x: Array,
-    boxes: Any,
+    x: ArrayLike,
+    boxes: ArrayLike,
     output_size: int | Sequence[int],
     spatial_scale: float = 1.0,
     sampling_ratio: int | Sequence[int | None] | None = -1,
     aligned: bool = False,
     *,
-    batch_index: Array | None = None,
+    batch_index: ArrayLike | None = None,
     box_format: str = "xyxy",
-) -> Any:
+) -> Array:
     """The means of linearly interpolated samples in windows that divide each region.
 
     He, Gkioxari, Dollár, Girshick, "Mask R-CNN" (2017).  It is torchvision's ``roi_align``, and
@@ -221,17 +222,17 @@ def roi_average_align(
 @where_it_lies
 @in_single
 def roi_max_align(
-    x: Array,
-    boxes: Any,
+    x: ArrayLike,
+    boxes: ArrayLike,
     output_size: int | Sequence[int],
     spatial_scale: float = 1.0,
     sampling_ratio: int | Sequence[int | None] | None = -1,
     aligned: bool = False,
     *,
-    batch_index: Array | None = None,
+    batch_index: ArrayLike | None = None,
     box_format: str = "xyxy",
     empty: float = -math.inf,
-) -> Any:
+) -> Array:
     """The maxima of linearly interpolated samples in windows that divide each region.
 
     It is Chainer's ``roi_max_align_2d`` with ``box_format="yxyx"``.  It is differentiable in the

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import in_single
@@ -14,6 +14,7 @@ from fdbr.ops.nn.windows import Geometry, Sizes, padding_pairs, per_axis
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.ops.shape.padding import pad
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["max_unpool", "unpooling"]
 
@@ -21,8 +22,8 @@ __all__ = ["max_unpool", "unpooling"]
 @public("fdbr.ops")
 @where_it_lies
 def max_unpool(
-    x: Array,
-    indices: Array,
+    x: ArrayLike,
+    indices: ArrayLike,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
@@ -30,7 +31,7 @@ def max_unpool(
     *,
     cover_all: bool = False,
     accumulate: bool = False,
-) -> Any:
+) -> Array:
     """Write elements at the indices that `max_pool` returned, with zeros elsewhere.
 
     Parameters
@@ -92,14 +93,14 @@ def max_unpool(
 @public("fdbr.ops")
 @in_single
 def unpooling(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
     output_size: Sequence[int] | None = None,
     *,
     cover_all: bool = False,
-) -> Any:
+) -> Array:
     """Copy each element to its whole window, and sum where windows overlap.
 
     It is the transpose of the sum over windows.  Chainer's ``unpooling_nd`` is this function with

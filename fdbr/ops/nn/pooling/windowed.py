@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.library.pool import pooling
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -27,6 +27,7 @@ from fdbr.ops.nn.pooling.pooled_windows import pooling_geometry, window_starts
 from fdbr.ops.nn.windows import Geometry, Sizes
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["avg_pool", "lp_pool", "max_pool"]
 
@@ -133,7 +134,7 @@ def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any
     fresh=True,
 )
 @_by_planes
-def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
+def _sum_windows(xp: Any, x: ArrayLike, *, geometry: Geometry) -> Array:
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduce_windows(xp, _padded(xp, x, geometry, 0), geometry, counts, xp.add)
 
@@ -142,7 +143,7 @@ def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading, fresh=True
 )
 @_by_planes
-def spread_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
+def spread_windows(xp: Any, x: ArrayLike, *, geometry: Geometry, size: Sizes) -> Array:
     """Copy each element to its whole window, in an array with spatial axes of these lengths."""
     counts = _spatial(x.shape, geometry)
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
@@ -179,7 +180,7 @@ def _max_by_kernel(x: Any, geometry: Geometry) -> Any:
 @opaque(x=(_max_vjp, _max_jvp), batch=_batch_leading, fresh=True, total=True)
 @_with_kernel(_max_by_kernel)
 @_by_planes
-def max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
+def max_windows(xp: Any, x: ArrayLike, *, geometry: Geometry) -> Array:
     """The maximum of each window."""
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduce_windows(
@@ -194,7 +195,7 @@ def _winners_by_kernel(x: Any, out: Any, geometry: Geometry) -> Any:
 @constant(batch=_batch_leading, fresh=True, total=True)
 @_with_kernel(_winners_by_kernel)
 @_by_planes
-def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array:
+def _window_winners(xp: Any, x: ArrayLike, out: Any, *, geometry: Geometry) -> Array:
     """Find the number of the first position in each window with its maximum, or with NaN."""
     counts = _spatial(out.shape, geometry)
     x = _padded(xp, x, geometry, _lowest(xp, x))
@@ -229,7 +230,7 @@ def _write_by_kernel(x: Any, winners: Any, geometry: Geometry, size: Sizes) -> A
 )
 @_with_kernel(_read_by_kernel)
 @_by_planes
-def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array:
+def _at_winners(xp: Any, x: ArrayLike, winners: Any, *, geometry: Geometry) -> Array:
     """Read the element of each window at the position given by ``winners``."""
     counts = _spatial(winners.shape, geometry)
     x = _padded(xp, x, geometry, 0)
@@ -247,7 +248,7 @@ def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array
 )
 @_with_kernel(_write_by_kernel)
 @_by_planes
-def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Sizes) -> Array:
+def _to_winners(xp: Any, x: ArrayLike, winners: Any, *, geometry: Geometry, size: Sizes) -> Array:
     """The transpose of `_at_winners`."""
     counts = _spatial(winners.shape, geometry)
     ordered = xp.empty_like(winners, dtype=x.dtype)
@@ -269,7 +270,7 @@ def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Si
 
 @public("fdbr.ops")
 def max_pool(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
@@ -278,7 +279,7 @@ def max_pool(
     ceil_mode: bool = False,
     cover_all: bool = False,
     return_indices: bool = False,
-) -> Any:
+) -> tuple[Any, Any]:
     """The maximum of each window.
 
     Among equal elements, the first in the window in row-major order gets the derivative.
@@ -363,7 +364,7 @@ def _indices_of_winners(winners: Any, geometry: Geometry, size: Sizes) -> Any:
 @public("fdbr.ops")
 @in_single
 def avg_pool(
-    x: Array,
+    x: ArrayLike,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
@@ -431,12 +432,12 @@ def avg_pool(
 @public("fdbr.ops")
 @in_single
 def lp_pool(
-    x: Array,
+    x: ArrayLike,
     norm_type: float,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
-) -> Any:
+) -> tuple[Any, Any]:
     """The norm of each window: ``sum(x**p) ** (1 / p)``.
 
     The derivative is 0 where all elements of a window are zero.

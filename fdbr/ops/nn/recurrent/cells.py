@@ -7,7 +7,6 @@ all time steps at once; a `Kind` separates it from the step.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.elementwise.logistic import sigmoid
@@ -22,6 +21,7 @@ from fdbr.ops.nn.recurrent.units import gru_gates, lstm_gates, parts_of, real
 from fdbr.ops.products import linear
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import concat, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
     "GRU",
@@ -209,12 +209,12 @@ def _apply_cell(
 
 @public("fdbr.ops")
 def lstm_cell(
-    x: Array,
-    state: Any,
-    weight_ih: Array,
-    weight_hh: Array,
-    bias_ih: Array = None,
-    bias_hh: Array = None,
+    x: ArrayLike,
+    state: ArrayLike,
+    weight_ih: ArrayLike,
+    weight_hh: ArrayLike,
+    bias_ih: ArrayLike | None = None,
+    bias_hh: ArrayLike | None = None,
 ) -> Any:
     """One step of long short-term memory.
 
@@ -257,15 +257,15 @@ def lstm_cell(
 
 @public("fdbr.ops")
 def gru_cell(
-    x: Array,
-    h: Array,
-    weight_ih: Array,
-    weight_hh: Array,
-    bias_ih: Array = None,
-    bias_hh: Array = None,
+    x: ArrayLike,
+    h: ArrayLike,
+    weight_ih: ArrayLike,
+    weight_hh: ArrayLike,
+    bias_ih: ArrayLike | None = None,
+    bias_hh: ArrayLike | None = None,
     *,
     reset_first: bool = False,
-) -> Any:
+) -> Array:
     """One step of a gated recurrent unit.
 
     Of the inputs ``xr, xz, xn = weight_ih @ x + bias_ih`` and the state
@@ -309,13 +309,13 @@ def gru_cell(
 
 @public("fdbr.ops")
 def mgu_cell(
-    x: Array,
-    h: Array,
-    weight_ih: Array,
-    weight_hh: Array,
-    bias_ih: Array = None,
-    bias_hh: Array = None,
-) -> Any:
+    x: ArrayLike,
+    h: ArrayLike,
+    weight_ih: ArrayLike,
+    weight_hh: ArrayLike,
+    bias_ih: ArrayLike | None = None,
+    bias_hh: ArrayLike | None = None,
+) -> Array:
     """One step of a minimal gated unit, which has a single gate.
 
     With ``f = sigmoid(xf + weight_hf @ h)`` and ``n = tanh(xn + weight_hn @ (f * h))``, where
@@ -353,13 +353,13 @@ def mgu_cell(
 
 @public("fdbr.ops")
 def rnn_tanh_cell(
-    x: Array,
-    h: Array,
-    weight_ih: Array,
-    weight_hh: Array,
-    bias_ih: Array = None,
-    bias_hh: Array = None,
-) -> Any:
+    x: ArrayLike,
+    h: ArrayLike,
+    weight_ih: ArrayLike,
+    weight_hh: ArrayLike,
+    bias_ih: ArrayLike | None = None,
+    bias_hh: ArrayLike | None = None,
+) -> Array:
     """One step of Elman's recurrent network.
 
     ``tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)``: Elman, Cognitive Science 1990.
@@ -395,13 +395,13 @@ def rnn_tanh_cell(
 
 @public("fdbr.ops")
 def rnn_relu_cell(
-    x: Array,
-    h: Array,
-    weight_ih: Array,
-    weight_hh: Array,
-    bias_ih: Array = None,
-    bias_hh: Array = None,
-) -> Any:
+    x: ArrayLike,
+    h: ArrayLike,
+    weight_ih: ArrayLike,
+    weight_hh: ArrayLike,
+    bias_ih: ArrayLike | None = None,
+    bias_hh: ArrayLike | None = None,
+) -> Array:
     """One step of a recurrent network of rectified linear units.
 
     ``relu(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)``; see `rnn_tanh_cell`.

@@ -14,10 +14,10 @@ from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.codegen.math.arithmetic import maximum
 from fdbr.backends.cpu.codegen.math.exponential import expit, tanh
 from fdbr.backends.cpu.library.rnn_step.rnn_step import PACKED, STATE, Step, stepping
-from fdbr.core.array_modules import Array
 from fdbr.ops.nn.recurrent.sequence_rules import is_given
 from fdbr.ops.nn.recurrent.steps import Steps
 from fdbr.ops.nn.recurrent.units import parts_of
+from fdbr.pytrees.typing import Array
 
 __all__ = ["gru_by_kernel", "lstm_by_kernel", "rnn_by_kernel", "transposed_by_kernel"]
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.nn.recurrent.fused_steps import gru_by_kernel
 from fdbr.ops.nn.recurrent.recurrences import transposed_recurrence, weight_cotangent
 from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, is_given, over_sequences
@@ -12,6 +11,7 @@ from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.reductions.reduce import sum as sum_over
 from fdbr.ops.shape.manipulation import concat
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["gru_sequence"]
 
@@ -56,7 +56,7 @@ def _bias_vjp(shared: Any, out: Any) -> Any:
     bias=_bias_vjp,
 )
 def _gru_sequence(
-    xp: Any, inputs: Array, h: Array, weight: Array, bias: Array, *, steps: Steps
+    xp: Any, inputs: ArrayLike, h: ArrayLike, weight: ArrayLike, bias: ArrayLike, *, steps: Steps
 ) -> Any:
     """Compute outputs and gates of all steps, the terms that ``r`` multiplies, and last states."""
     size, dtype = h.shape[-1], inputs.dtype

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.nn.recurrent.fused_steps import lstm_by_kernel
 from fdbr.ops.nn.recurrent.recurrences import transposed_recurrence, weight_cotangent
@@ -12,6 +11,7 @@ from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, is_given, over_se
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["lstm_sequence"]
 
@@ -49,7 +49,14 @@ def _projection_vjp(shared: Any, out: Any) -> Any:
     hr=_projection_vjp,
 )
 def _lstm_sequence(
-    xp: Any, inputs: Array, h: Array, c: Array, weight: Array, hr: Array, *, steps: Steps
+    xp: Any,
+    inputs: ArrayLike,
+    h: ArrayLike,
+    c: ArrayLike,
+    weight: ArrayLike,
+    hr: ArrayLike,
+    *,
+    steps: Steps,
 ) -> Any:
     """Compute the outputs, memories and gates of all steps, and the last states."""
     size, lead = c.shape[-1], inputs.shape[:-1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
 from fdbr.errors.public import public
@@ -23,6 +23,7 @@ from fdbr.ops.nn.recurrent.units import real
 from fdbr.ops.philox import random_words
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.manipulation import concat, stack
+from fdbr.pytrees.typing import Array, ArrayLike, Key
 
 __all__ = ["check_layers", "check_rate", "n_step", "n_step_gru", "n_step_lstm", "n_step_rnn"]
 
@@ -215,8 +216,8 @@ def _pairs(where: str, name: str, value: Any) -> list[Any]:
 
 @public("fdbr.ops")
 def n_step_lstm(
-    hx: Array,
-    cx: Array,
+    hx: ArrayLike,
+    cx: ArrayLike,
     ws: Sequence[Any],
     bs: Sequence[Any] | None,
     xs: Sequence[Any],
@@ -224,8 +225,8 @@ def n_step_lstm(
     *,
     bidirectional: bool = False,
     dropout: float = 0.0,
-    key: Any = None,
-) -> Any:
+    key: Key | None = None,
+) -> Array:
     """Layers of long short-term memory over sequences of different lengths.
 
     Nothing is computed for padding: the cost is proportional to the number of elements.
@@ -275,7 +276,7 @@ def n_step_lstm(
 
 @public("fdbr.ops")
 def n_step_gru(
-    hx: Array,
+    hx: ArrayLike,
     ws: Sequence[Any],
     bs: Sequence[Any] | None,
     xs: Sequence[Any],
@@ -283,8 +284,8 @@ def n_step_gru(
     *,
     bidirectional: bool = False,
     dropout: float = 0.0,
-    key: Any = None,
-) -> Any:
+    key: Key | None = None,
+) -> Array:
     """Layers of gated recurrent units over sequences of different lengths.
 
     The parameters are those of `n_step_lstm` without ``cx``, and the weights those of `gru_cell`.
@@ -311,7 +312,7 @@ def n_step_gru(
 
 @public("fdbr.ops")
 def n_step_rnn(
-    hx: Array,
+    hx: ArrayLike,
     ws: Sequence[Any],
     bs: Sequence[Any] | None,
     xs: Sequence[Any],
@@ -320,8 +321,8 @@ def n_step_rnn(
     activation: str = "tanh",
     bidirectional: bool = False,
     dropout: float = 0.0,
-    key: Any = None,
-) -> Any:
+    key: Key | None = None,
+) -> Array:
     """Layers of Elman's recurrent network over sequences of different lengths.
 
     The parameters are those of `n_step_lstm` without ``cx``, the weights those of

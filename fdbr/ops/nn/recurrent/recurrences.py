@@ -20,13 +20,13 @@ derivatives of any order without an operation for each step.
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.nn.recurrent.fused_steps import transposed_by_kernel
 from fdbr.ops.nn.recurrent.sequence_rules import is_given, over_sequences
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import concat, matrix_transpose
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = [
     "previous_or_zeros",
@@ -149,16 +149,16 @@ def _pair(shared: Any, out: Any, h: Any, c: Any) -> _Pair:
 )
 def linear_recurrence(
     xp: Any,
-    u: Array,
-    v: Array,
-    w: Array,
-    h: Array,
-    c: Array,
-    k: Array,
-    f: Array,
-    a: Array,
-    weight: Array,
-    hr: Array,
+    u: ArrayLike,
+    v: ArrayLike,
+    w: ArrayLike,
+    h: ArrayLike,
+    c: ArrayLike,
+    k: ArrayLike,
+    f: ArrayLike,
+    a: ArrayLike,
+    weight: ArrayLike,
+    hr: ArrayLike,
     *,
     steps: Steps,
 ) -> Any:
@@ -237,16 +237,16 @@ def _transposed_pair(shared: Any, out: Any) -> _Pair:
 )
 def transposed_recurrence(
     xp: Any,
-    s: Array,
-    c: Array,
-    h: Array,
-    h_end: Array,
-    c_end: Array,
-    k: Array,
-    f: Array,
-    a: Array,
-    weight: Array,
-    hr: Array,
+    s: ArrayLike,
+    c: ArrayLike,
+    h: ArrayLike,
+    h_end: ArrayLike,
+    c_end: ArrayLike,
+    k: ArrayLike,
+    f: ArrayLike,
+    a: ArrayLike,
+    weight: ArrayLike,
+    hr: ArrayLike,
     *,
     steps: Steps,
 ) -> Any:

@@ -10,12 +10,12 @@ As in `recurrences`, for networks whose derivative is, with ``'`` for the previo
 
 from typing import Any, NamedTuple
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.nn.recurrent.recurrences import previous_or_zeros, state, weight_cotangent
 from fdbr.ops.nn.recurrent.sequence_rules import is_given, over_sequences
 from fdbr.ops.nn.recurrent.steps import Steps
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["ct_weight", "reset_recurrence", "transposed_reset_recurrence"]
 
@@ -99,15 +99,15 @@ def _pair(shared: Any, out: Any, h: Any) -> _Pair:
 )
 def reset_recurrence(
     xp: Any,
-    u: Array,
-    y: Array,
-    w: Array,
-    h: Array,
-    k: Array,
-    f: Array,
-    q: Array,
-    j: Array,
-    weight: Array,
+    u: ArrayLike,
+    y: ArrayLike,
+    w: ArrayLike,
+    h: ArrayLike,
+    k: ArrayLike,
+    f: ArrayLike,
+    q: ArrayLike,
+    j: ArrayLike,
+    weight: ArrayLike,
     *,
     steps: Steps,
 ) -> Any:
@@ -167,15 +167,15 @@ def _transposed_pair(shared: Any, out: Any) -> _Pair:
 )
 def transposed_reset_recurrence(
     xp: Any,
-    s: Array,
-    x: Array,
-    h: Array,
-    h_end: Array,
-    k: Array,
-    f: Array,
-    q: Array,
-    j: Array,
-    weight: Array,
+    s: ArrayLike,
+    x: ArrayLike,
+    h: ArrayLike,
+    h_end: ArrayLike,
+    k: ArrayLike,
+    f: ArrayLike,
+    q: ArrayLike,
+    j: ArrayLike,
+    weight: ArrayLike,
     *,
     steps: Steps,
 ) -> Any:

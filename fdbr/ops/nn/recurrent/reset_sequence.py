@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.ops.nn.recurrent.reset_recurrences import ct_weight, transposed_reset_recurrence
 from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, is_given, over_sequences
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["reset_sequence"]
 
@@ -38,7 +38,9 @@ def _weight_vjp(shared: Any, out: Any, h: Any, steps: Any) -> Any:
     h=lambda shared: shared[3],
     weight=_weight_vjp,
 )
-def _reset_sequence(xp: Any, inputs: Array, h: Array, weight: Array, *, steps: Steps) -> Any:
+def _reset_sequence(
+    xp: Any, inputs: ArrayLike, h: ArrayLike, weight: ArrayLike, *, steps: Steps
+) -> Any:
     """Compute the outputs and the gates of all steps, and the last states."""
     size, dtype = h.shape[-1], inputs.dtype
     gates = xp.empty(inputs.shape, dtype=dtype)

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
 from fdbr.errors.public import public
@@ -15,6 +14,7 @@ from fdbr.ops.dtypes import astype
 from fdbr.ops.shape.creation import arrays as in_one_module
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to, concat, moveaxis, reshape, swapaxes
+from fdbr.pytrees.typing import Array
 
 __all__ = ["Packed", "pack", "pad_sequence", "transpose_sequence", "unpack"]
 
@@ -124,7 +124,7 @@ def pad_sequence(
     batch_first: bool = False,
     padding_value: float = 0.0,
     length: int | None = None,
-) -> Any:
+) -> Array:
     """Pad sequences of different lengths to one length, and stack them.
 
     Parameters

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import opaque
@@ -13,6 +12,7 @@ from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import concat, moveaxis, reshape
 from fdbr.ops.special.library import refuse_complex
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["gru_gates", "lstm", "lstm_gates", "parts_of", "real", "slstm", "tree_lstm"]
 
@@ -86,7 +86,7 @@ def _lstm_memory_jvp(t: Any, out: Any) -> tuple[Any, ...]:
     fresh=True,
     total=True,
 )
-def _lstm(xp: Any, gates: Array, c: Array) -> Any:
+def _lstm(xp: Any, gates: ArrayLike, c: ArrayLike) -> Any:
     """Compute the new memory, the output, and the four gates, which the derivative needs."""
     i, f, g, o = parts_of(gates, 4)
     if is_traced(gates):  # for a compiler, which fuses all of it into one kernel
@@ -112,7 +112,7 @@ def _in_one_dtype(*values: Any) -> tuple[Any, ...]:
 
 
 @public("fdbr.ops")
-def lstm(c: Array, x: Array, /, *, interleaved: bool = False) -> Any:
+def lstm(c: ArrayLike, x: ArrayLike, /, *, interleaved: bool = False) -> tuple[Any, Any]:
     """The units of long short-term memory: a memory, and four gates for each of its elements.
 
     ``c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`` and ``h = sigmoid(o) * tanh(c')``, where ``i``,
@@ -228,7 +228,7 @@ def _gru_jvp(t: Any, factor: Any, out: Any, h: Any, state_sums: Any) -> tuple[An
     fresh=True,
     total=True,
 )
-def _gru(xp: Any, input_sums: Array, state_sums: Array, h: Array) -> Any:
+def _gru(xp: Any, input_sums: Any, state_sums: Any, h: ArrayLike) -> Any:
     """Compute the new state, and the gates, which the derivative needs."""
     (xr, xz, xn), (hr, hz, hn) = parts_of(input_sums, 3), parts_of(state_sums, 3)
     if is_traced(input_sums):  # for a compiler, which fuses all of it into one kernel
@@ -249,7 +249,7 @@ def gru_gates(input_sums: Any, state_sums: Any, h: Any) -> Any:
 
 
 @public("fdbr.ops")
-def slstm(c1: Array, c2: Array, x1: Array, x2: Array, /) -> Any:
+def slstm(c1: ArrayLike, c2: ArrayLike, x1: ArrayLike, x2: ArrayLike, /) -> tuple[Any, Any]:
     """The units of S-LSTM: long short-term memory of a node with two children.
 
     ``c = tanh(a1) * sigmoid(i1) + tanh(a2) * sigmoid(i2) + sigmoid(f1) * c1 + sigmoid(f2) * c2``
@@ -293,7 +293,7 @@ def slstm(c1: Array, c2: Array, x1: Array, x2: Array, /) -> Any:
 
 
 @public("fdbr.ops")
-def tree_lstm(*memories_and_x: Array) -> Any:
+def tree_lstm(*memories_and_x: ArrayLike) -> tuple[Any, Any]:
     """The units of a tree LSTM: long short-term memory of a node with any number of children.
 
     ``c = tanh(a) * sigmoid(i) + sum(sigmoid(f[n]) * c[n])`` and ``h = sigmoid(o) * tanh(c)``:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
@@ -21,6 +21,7 @@ from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import moveaxis, reshape
 from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -31,8 +32,8 @@ Taps = list[tuple[Any, Any]]  # indices along an axis, and their weights
 @where_it_lies
 @in_single
 def affine_grid(
-    theta: Array, size: Sequence[int], align_corners: bool | None = None, *, axis: int = -1
-) -> Any:
+    theta: ArrayLike, size: Sequence[int], align_corners: bool | None = None, *, axis: int = -1
+) -> Array:
     """The points of a regular grid under affine maps, for `grid_sample`.
 
     Jaderberg et al., "Spatial transformer networks" (2015).  Chainer's
@@ -97,14 +98,14 @@ def _line(n: int, align_corners: bool) -> Any:
 @where_it_lies
 @in_single
 def grid_sample(
-    x: Array,
-    grid: Array,
+    x: ArrayLike,
+    grid: ArrayLike,
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
     *,
     axis: int = -1,
-) -> Any:
+) -> Array:
     """Interpolate an array at the points of a grid.
 
     The result is differentiable in the array and in the points.  Jaderberg et al., "Spatial

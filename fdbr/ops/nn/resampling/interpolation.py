@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import in_single
@@ -21,6 +21,7 @@ from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import broadcast_to, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["interpolate"]
 
@@ -47,14 +48,14 @@ class _Axis(NamedTuple):
 @where_it_lies
 @in_single
 def interpolate(
-    x: Array,
+    x: ArrayLike,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> Any:
+) -> Array:
     """Resize the spatial axes of an array, as ``torch.nn.functional.interpolate``.
 
     Chainer's ``resize_images`` is the mode ``"bilinear"`` with ``align_corners=True``, or

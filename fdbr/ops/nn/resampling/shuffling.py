@@ -4,18 +4,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.nn.windows import Sizes, per_axis
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import permute_dims, reshape
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
 
 
 @public("fdbr.ops")
-def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Any:
+def pixel_shuffle(x: ArrayLike, upscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Array:
     """Rearrange channels to pixels: each pixel becomes a block of pixels.
 
     Shi et al., "Real-time single image and video super-resolution using an efficient sub-pixel
@@ -72,7 +72,9 @@ def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = 
 
 
 @public("fdbr.ops")
-def pixel_unshuffle(x: Array, downscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Any:
+def pixel_unshuffle(
+    x: ArrayLike, downscale_factor: int | Sequence[int], *, mode: str = "CRD"
+) -> Array:
     """Rearrange pixels to channels: each block of pixels becomes one pixel with more channels.
 
     It is the inverse of `pixel_shuffle`.
@@ -134,7 +136,7 @@ def _block(function: str, name: str, x: Any, factor: Any, mode: str) -> tuple[Si
 
 
 @public("fdbr.ops")
-def channel_shuffle(x: Array, groups: int) -> Any:
+def channel_shuffle(x: ArrayLike, groups: int) -> Array:
     """Interleave the channels of groups: the first of each, the second of each, and so on.
 
     Zhang et al., "ShuffleNet" (2017).
