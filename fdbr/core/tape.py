@@ -405,7 +405,7 @@ def backward(
     if (watch := hook.watch) is not None and not observed:
         found = watch.backward(roots, until, cotangents)
         if found is not NotImplemented:
-            return found  # type: ignore[no-any-return]
+            return found
     if cotangents is None:
         cotangents = {}
     heap: list[Node] = []

@@ -15,7 +15,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -257,6 +257,13 @@ class Tracer:
     _trace: Any
     value: Any
 
+    if TYPE_CHECKING:  # each class of traced values has its own
+
+        @property
+        def shape(self) -> Any: ...
+        @property
+        def dtype(self) -> Any: ...
+
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """The class of the plain value, so that `isinstance` answers as it would for that.
@@ -267,12 +274,12 @@ class Tracer:
         and would read its memory.
         """
         value = self.value
-        if type(value) is np.ndarray and self.shape:  # type: ignore[attr-defined]
+        if type(value) is np.ndarray and self.shape:
             return np.ndarray  # the usual case
         value = plain(value)
         kind = type(value)
         if kind is np.ndarray:
-            if not value.ndim or self.shape:  # type: ignore[attr-defined]
+            if not value.ndim or self.shape:
                 return kind
             kind = value.dtype.type
         return kind if kind in number_types or issubclass(kind, _NUMPYS) else type(self)

@@ -61,7 +61,7 @@ def observed_call(jitted: Jitted[..., Any], args: Any, kwargs: Any) -> Any:
         if trace not in _told:
             origins = _origins(jitted, entry, trace, leaves, structure)
             _told[trace] = [_step(step, origins) for step in trace.program.steps]
-    moving = entry.chosen(leaves)
+    moving = entry.moving_leaves(leaves)
     outs = _run(trace.program, _told[trace], moving)
     return tree.unflatten(trace.form, published(outs, moving))
 
@@ -153,7 +153,7 @@ def _origins(
         captured = capture(
             entry.with_inputs(again),
             function,
-            entry.chosen(leaves),
+            entry.moving_leaves(leaves),
             trace.captures.arrays,
             functools.partial(_Located, found),
         )

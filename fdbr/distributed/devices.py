@@ -366,7 +366,7 @@ def _whole(rule: str, values: list[Any], weights: list[float], place: _Place) ->
         return ops.concat(values, axis=0)
     dtype = getattr(values[0], "dtype", None)
     wide = dtype is not None and is_short(dtype)
-    total = None
+    total: Any = None
     for value, weight in zip(values, weights, strict=True):
         term = ops.astype(value, "float32") if wide else value
         term = term * weight if rule == "mean" else term

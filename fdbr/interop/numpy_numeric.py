@@ -346,7 +346,7 @@ def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> A
     x, *conditions = arrays(x, *(condlist if rows else [condlist]))
     conditions = [ops.broadcast_to(ops.astype(c, bool, copy=False), x.shape) for c in conditions]
     if len(funclist) == len(conditions) + 1:
-        conditions.append(~ops.any(ops.stack(conditions), axis=0))
+        conditions.append(ops.logical_not(ops.any(ops.stack(conditions), axis=0)))
     out = ops.zeros_like(x)
     for condition, function in zip(conditions, funclist, strict=True):
         value = function(x[condition], *args, **kw) if callable(function) else function

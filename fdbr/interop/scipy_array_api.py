@@ -60,7 +60,7 @@ def _chosen(apply_where: Callable[..., Any]) -> Callable[..., Any]:
             return apply_where(condition, args, f, other, **how)
         values = args if isinstance(args, list | tuple) else (args,)
         named = how.get("kwargs") or {}
-        out = how.get("fill_value") if other is None else _on(~condition, values, other, named)
+        out: Any = how.get("fill_value") if other is None else _on(~condition, values, other, named)
         return ops.where(condition, _on(condition, values, f, named), out)
 
     return choose
@@ -95,7 +95,7 @@ def _set_right(library: Any) -> None:
     The packages of others that it comes with lie elsewhere from 1.18 on: they are found as the
     module that uses them has them.
     """
-    extra = getattr(library, "xpx", None)
+    extra: Any = getattr(library, "xpx", None)
     if hasattr(extra, "apply_where"):
         extra.apply_where = _chosen(extra.apply_where)
     places: Any = getattr(extra, "at", None)

@@ -7,13 +7,13 @@ import numpy as np
 from fdbr.core.array_modules import array_module, device_put, to_numpy
 from fdbr.core.tracer import Tracer
 from fdbr.ops.declare import aligned, linear
-from fdbr.pytrees.typing import Array, ArrayLike
+from fdbr.pytrees.typing import Array
 
 __all__ = ["beside", "device_of", "to_device"]
 
 
 @linear(x=lambda ct, to, back: _to_device(ct, to=back, back=to), batch=aligned)
-def _to_device(xp: Any, x: ArrayLike, *, to: Any, back: Any) -> Array:
+def _to_device(xp: Any, x: Any, *, to: Any, back: Any) -> Any:
     if device_of(x) == to:
         return x
     return to_numpy(x) if to == "cpu" else device_put(x, to)

@@ -48,7 +48,7 @@ def _astype_exact(xp: Any, x: ArrayLike, *, to: Any) -> Array:
 
 
 @public("fdbr.ops")
-def astype(x: ArrayLike, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """The array in another dtype.
 
     A cast to a floating or complex dtype is linear, and its gradient has the dtype of ``x``; a cast

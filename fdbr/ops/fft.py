@@ -67,7 +67,7 @@ def _library(xp: Any, x: Any) -> tuple[Any, dict[str, Any]]:
     x=lambda ct, shape, dtype, axes, norm: fit(_fft(ct, axes=axes, norm=norm), (shape, dtype)),
     batch=shifted("axes"),
 )
-def _fft(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], norm: Norm) -> Array:
+def _fft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
     xp, more = _library(xp, x)
     if len(axes) == 1:
         return xp.fft.fft(x, axis=axes[0], norm=norm, **more)
@@ -82,7 +82,7 @@ def _fft(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], norm: Norm) -> Array:
     x=lambda ct, shape, dtype, axes, norm: fit(_ifft(ct, axes=axes, norm=norm), (shape, dtype)),
     batch=shifted("axes"),
 )
-def _ifft(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], norm: Norm) -> Array:
+def _ifft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
     xp, more = _library(xp, x)
     if len(axes) == 1:
         return xp.fft.ifft(x, axis=axes[0], norm=norm, **more)

@@ -93,7 +93,7 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
     y=_right_vjp,
     batch=_batch_matmul,
 )
-def _matmul(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
+def _matmul(xp: Any, x: Any, y: Any) -> Any:
     if (
         x.itemsize <= 2 or y.itemsize <= 2
     ):  # `matmul` accumulates 16-bit floats in float32, `dot` does not
@@ -297,7 +297,7 @@ def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None, /) ->
 
 
 @public("fdbr.ops")
-def tensordot(x: ArrayLike, y: ArrayLike, /, *, axes: int | tuple[Any, Any] = 2) -> Array:
+def tensordot(x: Any, y: Any, /, *, axes: int | tuple[Any, Any] = 2) -> Any:
     """The sum of products over pairs of axes, one axis of each array.
 
     Parameters

@@ -48,7 +48,7 @@ def _windows(xp: Any, x: Any, y: Any) -> Any:
     y=lambda ct, x, like: fit(_convolve_valid(ct, _reversed(x)), like),
     batch=leading(1),
 )
-def _convolve_full(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
+def _convolve_full(xp: Any, x: Any, y: Any) -> Any:
     """All overlaps of two sequences along the last axes, the others broadcasting."""
     if xp is np and x.ndim == y.ndim == 1:  # CuPy's loses digits in the Fourier transform
         return np.convolve(x, y, "full")
@@ -64,7 +64,7 @@ def _convolve_full(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     y=lambda ct, x, like: fit(_reversed(_convolve_valid(x, _reversed(ct))), like),
     batch=leading(1),
 )
-def _convolve_valid(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
+def _convolve_valid(xp: Any, x: Any, y: Any) -> Any:
     """The overlaps in which the whole of ``y`` takes part; it is not the longer one."""
     if xp is np and x.ndim == y.ndim == 1:
         return np.convolve(x, y, "valid")
@@ -149,14 +149,14 @@ def correlate(x: ArrayLike, y: ArrayLike, /, mode: Overlap = "valid") -> Array:
 @public("fdbr.ops")
 @where_it_lies
 def interp(
-    x: ArrayLike,
+    x: Any,
     xp: Any,
-    fp: ArrayLike,
+    fp: Any,
     /,
-    left: ArrayLike | None = None,
-    right: ArrayLike | None = None,
+    left: Any = None,
+    right: Any = None,
     period: float | None = None,
-) -> Array:
+) -> Any:
     """The straight lines between samples, as `numpy.interp`.
 
     It is differentiated by ``x`` (the slope, on a sample that of the line to its right), by the

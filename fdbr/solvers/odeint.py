@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.control_flow import scan
+from fdbr.control_flow.scan import scan
 from fdbr.core.array_modules import array_module, protect
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
@@ -380,7 +380,7 @@ def _adjoint(
         if not wanted[0]:
             return of_y, ops.zeros_like(times), total
         rates = vmap(field)(rows, times)
-        first = -ops.sum((of_y - ct[0]) * rates[0])
+        first: Any = -ops.sum((of_y - ct[0]) * rates[0])
         rest = ops.sum(ct[1:] * rates[1:], axis=1)
         return of_y, ops.concat([ops.reshape(first, (1,)), rest]), total
 

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from fdbr import ops
-from fdbr.control_flow import scan
+from fdbr.control_flow.scan import scan
 from fdbr.core.devices import scipy_of
 from fdbr.core.tracer import Tracer, stop_gradient
 from fdbr.solvers.running import choose, is_captured, loop
@@ -126,7 +126,7 @@ def dormand_prince(
     known = stop_gradient(times)
     slope = field(y, times[0])
     code = failure_of(known)
-    nan = ~ops.all(ops.isfinite(stop_gradient(slope)))
+    nan = ops.logical_not(ops.all(ops.isfinite(stop_gradient(slope))))
     code = choose((code == FINE) & nan, NAN, code)
     if times.shape[0] == 1:
         return ops.reshape(y, (1, -1)), code, known[0]

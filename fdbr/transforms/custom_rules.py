@@ -314,7 +314,7 @@ class _Run:
         ]
 
 
-def _applied(call: Call, leaves: Leaves) -> Any:
+def _applied(call: Call, leaves: Sequence[Any]) -> Any:
     """Apply a function that has a rule of its own, and tell a debugger of it."""
     if (watch := hook.watch) is None:
         return apply(call, leaves)

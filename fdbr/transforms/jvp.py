@@ -46,11 +46,12 @@ class ForwardTrace(Trace):
             return publish(self, out)
         if (watch := hook.watch) is not None:
             primitive = watch.seen(primitive)
+        forward: Any = primitive.forward
         if several:
             with on_device(*out if type(out) is tuple else (out,), mixed=True):
-                tangent = primitive.forward(values, tangents, out, params)
+                tangent = forward(values, tangents, out, params)
         else:
-            tangent = primitive.forward(values, tangents, out, params)
+            tangent = forward(values, tangents, out, params)
         if type(out) is tuple:
             return tuple(map(self.output, out, tangent or [None] * len(out)))
         return self.output(out, tangent)

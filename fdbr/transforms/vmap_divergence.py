@@ -258,7 +258,7 @@ def join(values: Sequence[tuple[SubBatch, Any]]) -> Any:
     """Join the values of all sub-batches, in the order of the batch's examples."""
     groups: dict[SubBatch, Any] = {}
     for part, own in values:
-        before = groups.get(part.root)
+        before: Any = groups.get(part.root)
         new = before is None
         groups[part.root] = own if new else ops.where(_broadcast_mask(part.mask, own), own, before)
     if len(groups) == 1:

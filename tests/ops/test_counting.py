@@ -34,8 +34,8 @@ def test_frequencies_are_numpys(n, d):
 
 @pytest.mark.parametrize("count", [1 << 17, 200_001])
 def test_what_is_counted_can_be_written_to_and_lies_in_a_row(count):
-    found = iota.counted(abs, count)
+    found = iota.apply_to_iota(abs, count)
     assert found.flags.c_contiguous
     assert found.flags.writeable
     assert (found == np.arange(count)).all()
-    assert iota.counted(abs, 10) is None
+    assert iota.apply_to_iota(abs, 10) is None

@@ -28,13 +28,14 @@ PROGRAMS = {
 @pytest.fixture(params=[True, False], ids=["large", "small"])
 def large(request, monkeypatch):
     """Arrays of any size are large, or none is."""
+    from fdbr.backends.cpu.library.reduce import reduce
     from fdbr.ops.declare import large, select
 
     least = 0 if request.param else 1 << 60
     for module in (large, select, kernels):
         monkeypatch.setattr(module, "LEAST", least)
-    monkeypatch.setattr(kernels.reducing, "_SHORTEST", 2)
-    monkeypatch.setattr(kernels.reducing, "_NARROW", 2)
+    monkeypatch.setattr(reduce, "_SHORTEST", 2)
+    monkeypatch.setattr(reduce, "_NARROW", 2)
     return request.param
 
 

@@ -116,7 +116,7 @@ class Jitted(Generic[P, R]):
         if (watch := hook.watch) is not None:
             result = watch.jitted(self, args, kwargs)
             if result is not NotImplemented:
-                return result  # type: ignore[no-any-return]
+                return result
         if harvest.are_collected():
             return self._call_harvested(args, kwargs)
         stub, entry, trace = self._last

@@ -171,7 +171,7 @@ def _power(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     heavy="backward",
     exact=lambda x, exponent: x**exponent,
 )
-def _integer_power(xp: Any, x: ArrayLike, *, exponent: int) -> Array:
+def _integer_power(xp: Any, x: Any, *, exponent: int) -> Any:
     if xp is np and isinstance(x, np.ndarray | np.generic) and dtype_kind(x.dtype) == "f":
         return _power_by_products(x, exponent)
     return x**exponent
@@ -499,7 +499,7 @@ _SINGLE_AND_DOUBLE = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
 @public("fdbr.ops")
-def clip(x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     """The elements limited to ``[min, max]``; `None` means no bound.
 
     Elements within the bounds, or equal to one, have derivative 1.  Elements replaced by a bound

@@ -15,14 +15,14 @@ __all__ = ["conj", "imag", "real"]
 
 
 @linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned, view="always")
-def _real(xp: Any, x: ArrayLike) -> Array:
+def _real(xp: Any, x: Any) -> Any:
     return x.real
 
 
 @linear(
     x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned, view="always"
 )
-def _imag(xp: Any, x: ArrayLike) -> Array:
+def _imag(xp: Any, x: Any) -> Any:
     return x.imag
 
 
@@ -46,7 +46,7 @@ def _conj(xp: Any, x: ArrayLike) -> Array:
 
 
 @public("fdbr.ops")
-def real(x: ArrayLike, /) -> Array:
+def real(x: Any, /) -> Any:
     """The real part; real numbers are returned unchanged.
 
     >>> from fdbr import ops
@@ -68,7 +68,7 @@ def imag(x: ArrayLike, /) -> Array:
 
 
 @public("fdbr.ops")
-def conj(x: ArrayLike, /) -> Array:
+def conj(x: Any, /) -> Any:
     """The complex conjugate; real numbers are returned unchanged.
 
     >>> from fdbr import ops

@@ -27,7 +27,7 @@ _MANY = 1 << 12  # elements from which on NumPy's nonzero of several axes is slo
 
 @public("fdbr.ops")
 @where_it_lies
-def nonzero(x: ArrayLike, /) -> tuple[Any, ...]:
+def nonzero(x: Any, /) -> tuple[Any, ...]:
     """The indices of the nonzero elements: for each axis, an array of indices on it.
 
     Their number depends on the elements.  Under `vmap` the batch is split into groups of examples
@@ -92,7 +92,7 @@ def _batch_searchsorted(apply: Any, values: Any, batched: Any, size: int, params
 
 
 @constant(batch=_batch_searchsorted)
-def _searchsorted(xp: Any, x: ArrayLike, y: ArrayLike, *, side: Any) -> Array:
+def _searchsorted(xp: Any, x: Any, y: Any, *, side: Any) -> Any:
     if xp is not np:
         return xp.searchsorted(x, y, side=side)
     if y.nbytes < LEAST:

@@ -161,15 +161,15 @@ def gather(x: ArrayLike, dim: int, index: ArrayLike, /) -> Array:
 @public("fdbr.ops")
 @where_it_lies
 def scatter(
-    x: ArrayLike,
+    x: Any,
     dim: int,
-    index: ArrayLike,
-    src: ArrayLike,
+    index: Any,
+    src: Any,
     /,
     *,
     reduce: Reduce | None = None,
     include_self: bool = True,
-) -> Array:
+) -> Any:
     """A copy of ``x`` with elements of ``src`` written at ``index`` along an axis.
 
     It is PyTorch's ``scatter``, and with ``reduce`` its ``scatter_reduce``.  For example

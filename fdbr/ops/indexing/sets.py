@@ -19,7 +19,7 @@ from fdbr.ops.reductions.cumulative import cumulative_sum
 from fdbr.ops.shape.creation import arrays, asarray, ones_like
 from fdbr.ops.shape.manipulation import concat, reshape
 from fdbr.pytrees.dtypes import dtype_kind
-from fdbr.pytrees.typing import Array, ArrayLike, Mask
+from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
@@ -198,7 +198,7 @@ _FEW = 1 << 12  # comparisons, up to which comparing all pairs is faster than so
 
 @public("fdbr.ops")
 @where_it_lies
-def isin(x1: ArrayLike, x2: ArrayLike, /, *, invert: bool = False) -> Mask:
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     """Whether each element of ``x1`` is among those of ``x2``; NaN never is.
 
     >>> import numpy as np

@@ -78,7 +78,7 @@ def _element_key(x: Any, indices: Any, axis: int) -> Any:
 
 
 @constant(batch=shifted("axis"))
-def _argsort(xp: Any, x: ArrayLike, *, axis: int, stable: bool) -> Array:
+def _argsort(xp: Any, x: Any, *, axis: int, stable: bool) -> Any:
     found = fast_argsort(x, axis) if xp is np else None
     if found is not None:
         return found
@@ -179,7 +179,7 @@ def argsort(
 
 
 @constant(batch=shifted("axis"))
-def _rank_indices(xp: Any, x: Array, *, ranks: tuple[int, ...], axis: int) -> Array:
+def _rank_indices(xp: Any, x: Any, *, ranks: tuple[int, ...], axis: int) -> Any:
     """Find the indices of the elements with given ranks along an axis."""
     indices = indices_of_ranks(x, ranks, axis) if xp is np else None
     if indices is not None:
@@ -219,7 +219,7 @@ def ranked(x: Array, ranks: tuple[int, ...], axis: int) -> Any:
 
 @public("fdbr.ops")
 @where_it_lies
-def top_k(x: ArrayLike, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
+def top_k(x: Any, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along an axis, in descending order, and their indices.
 
     Among equal elements the first counts as larger; NaN counts as the largest.

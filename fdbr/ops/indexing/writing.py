@@ -187,7 +187,7 @@ def _erase(xp: Any, x: ArrayLike, *indices: Any, key: Key) -> Array:
     batch=batch_replace,
     fresh=True,
 )
-def _increase(xp: Any, x: ArrayLike, values: ArrayLike, *indices: Any, key: Key) -> Array:
+def _increase(xp: Any, x: Any, values: Any, *indices: Any, key: Any) -> Any:
     if xp is not np or is_short(x.dtype):
         return x + sums_at(xp, x.shape, join(key, indices), values)
     out = copy_of(x) if type(x) is np.ndarray and x.flags.c_contiguous else np.array(x, order="C")

@@ -54,7 +54,7 @@ def _cholesky_jvp(t: Any, out: Any) -> Any:
 
 
 @opaque(x=(_cholesky_vjp, _cholesky_jvp), batch=aligned)
-def _cholesky(xp: Any, x: ArrayLike) -> Array:
+def _cholesky(xp: Any, x: Any) -> Any:
     try:
         return lapack(xp, "cholesky", x, strict=True)
     except LinAlgError as error:
@@ -152,7 +152,7 @@ def _qr(xp: Any, x: ArrayLike, *, complete: bool) -> Any:
 
 
 @public("fdbr.ops.linalg")
-def qr(x: ArrayLike, /, *, mode: str = "reduced") -> QRResult:
+def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     """The factorization ``Q @ R = x`` into orthonormal columns and an upper triangle.
 
     It is differentiable where ``x`` has full column rank or, if ``x`` is wide, where its first

@@ -87,7 +87,7 @@ def _size(x: Any) -> Any:
     ),
     batch=aligned,
 )
-def _expm(xp: Any, x: ArrayLike) -> Array:
+def _expm(xp: Any, x: Any) -> Any:
     if not x.size:
         return x.copy()
     norms = xp.abs(x).sum(axis=-2).max(axis=-1)[..., None, None]

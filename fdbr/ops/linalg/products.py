@@ -32,7 +32,7 @@ _MANY = 16  # factors up to which the optimal order of a chain is computed, in c
     y=lambda ct, x, like: fit(_cross(ct, x), like),
     batch=leading(1),
 )
-def _cross(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
+def _cross(xp: Any, x: Any, y: Any) -> Any:
     if type(x) is type(y) is np.ndarray and x.size + y.size < _SMALL:
         out = x.take(_NEXT, -1) * y.take(_LAST, -1)
         out -= x.take(_LAST, -1) * y.take(_NEXT, -1)
@@ -126,7 +126,7 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
 
 
 @public("fdbr.ops.linalg")
-def kron(a: ArrayLike, b: ArrayLike, /) -> Array:
+def kron(a: Any, b: Any, /) -> Any:
     """The Kronecker product: every element of ``a`` times all of ``b``, as blocks.
 
     The array with fewer dimensions gets new ones in front, as in `numpy.kron`.

@@ -22,7 +22,7 @@ def _inv_vjp(ct: Any, out: Any) -> Any:
 
 
 @opaque(x=(_inv_vjp, lambda t, out: -(out @ t @ out)), batch=aligned)
-def _inv(xp: Any, x: ArrayLike, *, strict: bool) -> Array:
+def _inv(xp: Any, x: Any, *, strict: bool) -> Any:
     try:
         return lapack(xp, "inv", x, strict=strict)
     except LinAlgError as error:
@@ -69,7 +69,7 @@ def inv(x: ArrayLike, /) -> Array:
     b=(lambda solved, like: fit(solved, like), lambda t, a: solve_matrices(a, t)),
     batch=batch_equation,
 )
-def _solve(xp: Any, a: ArrayLike, b: ArrayLike, *, strict: bool) -> Array:
+def _solve(xp: Any, a: Any, b: Any, *, strict: bool) -> Any:
     a, b = same_leading(xp, "solve", a, b)
     try:
         return lapack(xp, "solve", a, b, strict=strict)

@@ -145,9 +145,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 
 @public("fdbr.ops")
 @in_single
-def var(
-    x: ArrayLike, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False
-) -> Array:
+def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
     """The variance over axes: the mean squared distance from the mean.
 
     The sum of squares is divided by ``n - correction``; where that is not positive, the result is

@@ -24,7 +24,7 @@ __all__ = ["as_strided", "average", "lerp", "rsqrt", "split", "sum_to"]
 
 
 @public("fdbr.ops")
-def split(x: ArrayLike, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Any]:
+def split(x: Any, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Any]:
     """The parts of an array along an axis, as `numpy.split`.
 
     Parameters
@@ -151,7 +151,7 @@ def rsqrt(x: ArrayLike, /) -> Array:
 
 
 @public("fdbr.ops")
-def sum_to(x: ArrayLike, /, shape: int | Sequence[int]) -> Array:
+def sum_to(x: Any, /, shape: int | Sequence[int]) -> Any:
     """Sum an array to a shape that broadcasts to its own: the transpose of `broadcast_to`.
 
     Parameters

@@ -156,15 +156,15 @@ def _affine(i: Any, step: Any, start: Any) -> Any:
 @public("fdbr.ops")
 @array_modules.where_it_lies
 def linspace(
-    start: ArrayLike,
-    stop: ArrayLike,
+    start: Any,
+    stop: Any,
     /,
     num: int,
     *,
     dtype: DTypeLike | None = None,
     device: Any = None,
     endpoint: bool = True,
-) -> Array:
+) -> Any:
     """``num`` evenly spaced numbers from ``start`` to ``stop``.
 
     >>> from fdbr import ops

@@ -105,7 +105,7 @@ def _matrices(x: Any, name: str) -> Any:
 
 @public("fdbr.ops")
 @where_it_lies
-def repeat(x: ArrayLike, repeats: ArrayLike, /, *, axis: int | None = None) -> Array:
+def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     """The array with each element repeated along an axis, or along the flattened array.
 
     Parameters
@@ -208,14 +208,14 @@ def meshgrid(*arrays: ArrayLike, indexing: Literal["xy", "ij"] = "xy") -> list[A
 @public("fdbr.ops")
 @where_it_lies
 def diff(
-    x: ArrayLike,
+    x: Any,
     /,
     *,
     axis: int = -1,
     n: int = 1,
-    prepend: ArrayLike | None = None,
-    append: ArrayLike | None = None,
-) -> Array:
+    prepend: Any = None,
+    append: Any = None,
+) -> Any:
     """The differences of neighbours along an axis, taken ``n`` times.
 
     For booleans it is whether neighbours differ.

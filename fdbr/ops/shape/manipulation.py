@@ -102,7 +102,7 @@ def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Array:
 
 
 @linear(x=lambda ct: _matrix_transpose(ct), batch=aligned, view="always")
-def _matrix_transpose(xp: Any, x: ArrayLike) -> Array:
+def _matrix_transpose(xp: Any, x: Any) -> Any:
     return x.swapaxes(-1, -2)
 
 
@@ -190,7 +190,7 @@ def _broadcast_view(x: Any, to: tuple[int, ...]) -> Any:
 
 
 @public("fdbr.ops")
-def broadcast_to(x: ArrayLike, /, shape: Sequence[int]) -> Array:
+def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
     """The array repeated to a shape by NumPy's broadcasting.
 
     >>> import numpy as np
@@ -275,7 +275,7 @@ def squeeze(x: ArrayLike, /, axis: int | tuple[int, ...] | None = None) -> Array
 
 
 @linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"), view="always")
-def _flip(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
+def _flip(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     reverse = slice(None, None, -1)
     return x[tuple([reverse if axis in axes else slice(None) for axis in range(x.ndim)])]
 
@@ -438,7 +438,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Array:
 
 
 @public("fdbr.ops")
-def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices of an array along an axis, each without that axis.
 
     >>> import numpy as np

@@ -65,16 +65,16 @@ _STATISTICS = ("maximum", "mean", "median", "minimum")
 
 @public("fdbr.ops")
 def pad(
-    x: ArrayLike,
-    pad_width: ArrayLike,
+    x: Any,
+    pad_width: Any,
     /,
     mode: Mode = "constant",
     *,
-    constant_values: ArrayLike = 0,
-    end_values: ArrayLike = 0,
-    stat_length: ArrayLike | None = None,
+    constant_values: Any = 0,
+    end_values: Any = 0,
+    stat_length: Any = None,
     reflect_type: Literal["even", "odd"] = "even",
-) -> Array:
+) -> Any:
     """The array padded with elements before and after its own along its axes, as `numpy.pad`.
 
     Parameters

@@ -193,7 +193,8 @@ def scale_by_polyak(
             gap = ops.maximum(gap, 0.0)
         some = squared > 2.3e-16
         found = ops.minimum(gap / ops.where(some, squared, 1.0), max_learning_rate)
-        return scale(ops.where(some, found, 0.0)).update(grads, state, params)
+        rate: Any = ops.where(some, found, 0.0)
+        return scale(rate).update(grads, state, params)
 
     return Optimizer(lambda params: EmptyState(), update)
 

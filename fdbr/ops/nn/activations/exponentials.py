@@ -89,7 +89,7 @@ def _softmax_vjp(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
     total=True,
 )
 @along_rows
-def _softmax(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
+def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not x.size:
         return x.copy()
     shifted, _ = _minus_max(xp, x, axes, nan)
@@ -144,7 +144,7 @@ def _log_softmax_vjp_of_rows(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
     total=True,
 )
 @along_rows
-def _log_softmax(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
+def _log_softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not x.size:
         return x.copy()
     shifted, _ = _minus_max(xp, x, axes, nan)

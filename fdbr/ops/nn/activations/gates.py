@@ -43,7 +43,7 @@ def _gated(xp: Any, x: ArrayLike, gate: ArrayLike) -> Array:
 
 
 @public("fdbr.ops")
-def glu(x: ArrayLike, /, *, axis: int = -1, dim: int | None = None) -> Array:
+def glu(x: Any, /, *, axis: int = -1, dim: int | None = None) -> Any:
     """One half of an axis times the `sigmoid` of the other.
 
     Dauphin, Fan, Auli & Grangier, *Language modeling with gated convolutional networks*, ICML
@@ -239,7 +239,7 @@ def parametric_relu(xp: Any, x: Array, weight: Array) -> Array:
 
 
 @public("fdbr.ops")
-def prelu(x: ArrayLike, weight: ArrayLike, /) -> Array:
+def prelu(x: Any, weight: Any, /) -> Any:
     """``x`` where it is positive and ``weight * x`` elsewhere; its derivative at 0 is ``weight``.
 
     He, Zhang, Ren & Sun, *Delving deep into rectifiers*, ICCV 2015.
@@ -331,7 +331,7 @@ def _squareplus(xp: Any, x: ArrayLike, root: ArrayLike) -> Array:
 
 @public("fdbr.ops")
 @in_single
-def squareplus(x: ArrayLike, b: ArrayLike = 4.0, /) -> Array:
+def squareplus(x: Any, b: Any = 4.0, /) -> Any:
     """``(x + sqrt(x**2 + b)) / 2``, similar to `softplus`, without exponentials.
 
     Barron, *Squareplus*, arXiv:2112.11687.

@@ -141,17 +141,17 @@ def _vjp_jvp_of(name: str) -> Callable[..., Any]:
 )
 def _block_attention_vjp(
     xp: Any,
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array,
-    seed: Array,
-    out_ct: Array,
-    out: Array,
-    logs: Array,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    seed: Any,
+    out_ct: Any,
+    out: Any,
+    logs: Any,
     *,
     settings: Settings,
-) -> Array:
+) -> Any:
     """Compute the cotangents of query, key, value and mask, where ``out_ct`` is the result's."""
     blocks = Blocks(xp, query, key, value, mask, seed, settings)
     operands = (query, key, value, *((mask,) if settings.mask_is_differentiated else ()))

@@ -1,5 +1,7 @@
 """Embedding: the rows of a table at integer indices."""
 
+from typing import Any
+
 import numpy as np
 
 from fdbr.core.array_modules import array_module, where_it_lies
@@ -12,7 +14,7 @@ from fdbr.ops.indexing.positions import checked_index
 from fdbr.ops.indexing.table_rows import rows_at
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import reshape
-from fdbr.pytrees.typing import Array, ArrayLike
+from fdbr.pytrees.typing import Array
 
 __all__ = ["embed"]
 
@@ -20,13 +22,13 @@ __all__ = ["embed"]
 @public("fdbr.ops")
 @where_it_lies
 def embed(
-    weight: ArrayLike,
-    indices: ArrayLike,
+    weight: Any,
+    indices: Any,
     /,
     *,
     padding_idx: int | None = None,
     ignore_label: int | None = None,
-) -> Array:
+) -> Any:
     """The rows of a table at integer indices: ``weight[indices]``, with a fast derivative.
 
     Parameters

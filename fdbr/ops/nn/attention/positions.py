@@ -66,15 +66,15 @@ def sinusoidal_embedding(
 @public("fdbr.ops")
 @where_it_lies
 def rotary_embedding(
-    x: ArrayLike,
-    positions: ArrayLike | None = None,
+    x: Any,
+    positions: Any = None,
     /,
     *,
     base: float = 10_000.0,
     interleaved: bool = False,
     width: int | None = None,
     offset: int = 0,
-) -> Array:
+) -> Any:
     """Rotate pairs of elements by angles proportional to the position in the sequence.
 
     Su et al., *RoFormer: enhanced transformer with rotary position embedding*, 2021.  Pair ``i`` of
@@ -141,7 +141,7 @@ def rotary_embedding(
 
 @public("fdbr.ops")
 @where_it_lies
-def alibi_bias(positions: ArrayLike, heads: int, others: ArrayLike | None = None) -> Array:
+def alibi_bias(positions: Any, heads: int, others: Any = None) -> Any:
     """Attention biases that decrease linearly with distance, with a different slope for each head.
 
     ``-slope * |position - other|`` with slopes ``2 ** (-8 i / heads)``, ``i = 1 … heads``, if

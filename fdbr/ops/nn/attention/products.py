@@ -18,7 +18,6 @@ from fdbr.ops.nn.attention.weights import attention_weights, checked_mask, group
 from fdbr.ops.nn.noise.dropout import check_key, check_rate, dropout
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import expand_dims, reshape
-from fdbr.pytrees.typing import Array, ArrayLike, Key
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -32,21 +31,21 @@ _NAME = "fdbr.ops.scaled_dot_product_attention"
 @public("fdbr.ops")
 @where_it_lies
 def scaled_dot_product_attention(
-    query: ArrayLike,
-    key: Key,
-    value: ArrayLike,
-    mask: ArrayLike | None = None,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
     *,
     causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
     local_window_size: int | tuple[int, int] | None = None,
     dropout_p: float = 0.0,
-    dropout_key: ArrayLike | None = None,
+    dropout_key: Any = None,
     block_size: int | None = None,
-    attn_mask: ArrayLike | None = None,
+    attn_mask: Any = None,
     is_causal: bool = False,
-) -> Array:
+) -> Any:
     """Scaled dot-product attention, ``softmax(query @ key.T * scale + mask) @ value``.
 
     Vaswani et al., *Attention is all you need*, NIPS 2017.

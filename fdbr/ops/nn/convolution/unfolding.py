@@ -71,7 +71,7 @@ def _fold_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Arra
 
 @public("fdbr.ops")
 def unfold(
-    x: ArrayLike,
+    x: Any,
     kernel_size: int | Sequence[int],
     *,
     dilation: int | Sequence[int] = 1,
@@ -79,7 +79,7 @@ def unfold(
     stride: int | Sequence[int] = 1,
     cover_all: bool = False,
     flatten: bool = True,
-) -> Array:
+) -> Any:
     """The elements of each window as a column, in any number of dimensions.
 
     A convolution is a matrix product with these columns; the function is also known as ``im2col``.
@@ -197,14 +197,14 @@ def fold(
 
 @public("fdbr.ops")
 def local_conv(
-    x: ArrayLike,
-    weight: ArrayLike,
-    bias: ArrayLike | None = None,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
     *,
     stride: Any = 1,
     padding: Padding = 0,
     dilation: Any = 1,
-) -> Array:
+) -> Any:
     """A convolution with different weights for each window (locally connected layer).
 
     ``out[n, o, p] = bias[o, p] + sum(weight[o, p, c, k] * x[n, c, p * stride - padding + k *

@@ -148,7 +148,7 @@ def l1_loss(
 
 @public("fdbr.ops")
 @in_single
-def squared_error(x: ArrayLike, y: ArrayLike, /) -> Array:
+def squared_error(x: Any, y: Any, /) -> Any:
     """``(x - y)**2``, element by element, of arrays of one shape.
 
     Parameters
@@ -173,7 +173,7 @@ def squared_error(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @public("fdbr.ops")
 @in_single
-def squared_difference(x: ArrayLike, y: ArrayLike, /) -> Array:
+def squared_difference(x: Any, y: Any, /) -> Any:
     """``(x - y)**2``, element by element: `squared_error`, under Chainer's other name.
 
     Parameters
@@ -288,14 +288,14 @@ def scaled_huber(xp: Any, difference: Array, *, delta: float, divisor: float) ->
 @public("fdbr.ops")
 @in_single
 def huber_loss(
-    x: ArrayLike,
-    y: ArrayLike,
+    x: Any,
+    y: Any,
     /,
     *,
     delta: float = 1.0,
     reduction: str = "mean",
-    weight: ArrayLike | None = None,
-) -> Array:
+    weight: Any = None,
+) -> Any:
     """The Huber loss: half the square of ``x - y`` up to ``delta``, and linear beyond it.
 
     ``0.5 * a**2`` where ``a = abs(x - y)`` is at most ``delta``, and elsewhere
@@ -341,9 +341,7 @@ def huber_loss(
 
 @public("fdbr.ops")
 @in_single
-def smooth_l1_loss(
-    x: ArrayLike, y: ArrayLike, /, *, beta: float = 1.0, reduction: Reduction = "mean"
-) -> Array:
+def smooth_l1_loss(x: Any, y: Any, /, *, beta: float = 1.0, reduction: Reduction = "mean") -> Any:
     """`huber_loss` divided by ``beta``: the absolute error, smooth near 0.
 
     ``0.5 * a**2 / beta`` where ``a = abs(x - y)`` is below ``beta``, and elsewhere

@@ -247,9 +247,7 @@ def simplified_dropconnect(
 
 
 @public("fdbr.ops")
-def rrelu(
-    x: ArrayLike, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Key | None = None
-) -> Array:
+def rrelu(x: Any, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = None) -> Any:
     """``x`` where it is positive, and elsewhere ``x`` times a random slope.
 
     Xu, Wang, Chen & Li, *Empirical evaluation of rectified activations in convolutional network*,

@@ -37,14 +37,14 @@ def _window_sums(xp: Any, x: Array, *, low: int, high: int, axis: int) -> Array:
 @public("fdbr.ops")
 @in_single
 def local_response_norm(
-    x: ArrayLike,
+    x: Any,
     size: int = 5,
     alpha: float = 1e-4,
     beta: float = 0.75,
     k: float = 1.0,
     *,
     average: bool = True,
-) -> Array:
+) -> Any:
     """Divide each element by a power of the squares in neighbouring channels.
 
     ``x / (k + alpha * mean of squares) ** beta``: Krizhevsky, Sutskever & Hinton, *ImageNet
@@ -133,13 +133,13 @@ def normalize(
 @public("fdbr.ops")
 @in_single
 def standardize(
-    x: ArrayLike,
+    x: Any,
     *,
     axis: int | tuple[int, ...] = -1,
-    mean: ArrayLike | None = None,
-    variance: ArrayLike | None = None,
+    mean: Any = None,
+    variance: Any = None,
     eps: float = 1e-5,
-) -> Array:
+) -> Any:
     """``(x - mean) / sqrt(variance + eps)``, with known statistics or those over some axes.
 
     Parameters

@@ -13,7 +13,7 @@ from fdbr.ops.declare.large import along_rows, by_rows, reduces_by_kernel, with_
 from fdbr.ops.declare.unbroadcast import accumulate, in_precision
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.shape.manipulation import reshape
-from fdbr.pytrees.typing import Array, ArrayLike
+from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["rescale", "scaled_and_moved", "standardize", "standardize_affine"]
 
@@ -162,7 +162,7 @@ def _by_kernels(value: Any) -> Any:
     compound=True,
 )
 @_by_kernels
-def scaled_and_moved(xp: Any, x: ArrayLike, weight: ArrayLike, bias: ArrayLike) -> Array:
+def scaled_and_moved(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
     """``x * weight + bias``."""
     return x * weight + bias
 

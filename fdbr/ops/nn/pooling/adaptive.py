@@ -28,7 +28,7 @@ _FEW = 32  # elements of a window up to which `max_pool` is faster than gatherin
 
 
 @public("fdbr.ops")
-def adaptive_avg_pool(x: ArrayLike, output_size: int | Sequence[int | None]) -> Array:
+def adaptive_avg_pool(x: Any, output_size: int | Sequence[int | None]) -> Any:
     """The means of a given number of windows, which divide each axis as evenly as possible.
 
     Window ``i`` of ``m`` on an axis of length ``n`` goes from ``i * n // m`` up to

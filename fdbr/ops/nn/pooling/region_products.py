@@ -11,7 +11,6 @@ from fdbr.core.array_modules import array_module
 from fdbr.ops.declare import constant, multilinear
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.shape.manipulation import reshape
-from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["region_peaks", "region_products"]
 
@@ -58,9 +57,7 @@ def _check(images: list[int], count: int) -> None:
     batch=_batch,
     fresh=True,
 )
-def region_products(
-    xp: Any, x: ArrayLike, rows: ArrayLike, columns: ArrayLike, index: Any
-) -> Array:
+def region_products(xp: Any, x: Any, rows: Any, columns: Any, index: Any) -> Any:
     """Compute ``rows[k] @ x[index[k], c] @ columns[k].T`` for all regions and channels."""
     shape = (len(rows), x.shape[1], rows.shape[1], columns.shape[1])
     out = xp.empty(shape, dtype=x.dtype)
@@ -77,9 +74,7 @@ def region_products(
     batch=_batch,
     fresh=True,
 )
-def _region_sums(
-    xp: Any, y: ArrayLike, rows: ArrayLike, columns: ArrayLike, index: Any, *, count: int
-) -> Array:
+def _region_sums(xp: Any, y: Any, rows: Any, columns: Any, index: Any, *, count: int) -> Any:
     """Add ``rows[k].T @ y[k, c] @ columns[k]`` to zero images at their regions."""
     out = xp.zeros((count, y.shape[1], rows.shape[2], columns.shape[2]), dtype=y.dtype)
     for k, (n, row_range, column_range) in enumerate(_regions(xp, index, count, rows, columns)):
@@ -95,7 +90,7 @@ def _region_sums(
     batch=_batch,
     fresh=True,
 )
-def _row_products(xp: Any, x: ArrayLike, y: ArrayLike, columns: ArrayLike, index: Any) -> Array:
+def _row_products(xp: Any, x: Any, y: Any, columns: Any, index: Any) -> Any:
     """The derivative of the form in ``rows``."""
     out = xp.empty((len(y), y.shape[2], x.shape[2]), dtype=x.dtype)
     for k, (n, column_range) in enumerate(_regions(xp, index, len(x), columns)):
@@ -111,7 +106,7 @@ def _row_products(xp: Any, x: ArrayLike, y: ArrayLike, columns: ArrayLike, index
     batch=_batch,
     fresh=True,
 )
-def _column_products(xp: Any, x: ArrayLike, y: ArrayLike, rows: ArrayLike, index: Any) -> Array:
+def _column_products(xp: Any, x: Any, y: Any, rows: Any, index: Any) -> Any:
     """The derivative of the form in ``columns``."""
     out = xp.empty((len(y), y.shape[3], x.shape[3]), dtype=x.dtype)
     for k, (n, row_range) in enumerate(_regions(xp, index, len(x), rows)):
@@ -121,7 +116,7 @@ def _column_products(xp: Any, x: ArrayLike, y: ArrayLike, rows: ArrayLike, index
 
 
 @constant(batch=_batch, fresh=True)
-def region_peaks(xp: Any, x: ArrayLike, row_range: Any, column_range: Any, index: Any) -> Array:
+def region_peaks(xp: Any, x: Any, row_range: Any, column_range: Any, index: Any) -> Any:
     """Find the index in the flattened image of the maximum of each window; -1 if it is empty.
 
     Window ``(i, j)`` of region ``k`` has the rows from ``row_range[k, i, 0]`` to before

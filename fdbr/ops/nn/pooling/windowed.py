@@ -195,7 +195,7 @@ def _winners_by_kernel(x: Any, out: Any, geometry: Geometry) -> Any:
 @constant(batch=_batch_leading, fresh=True, total=True)
 @_with_kernel(_winners_by_kernel)
 @_by_planes
-def _window_winners(xp: Any, x: ArrayLike, out: Any, *, geometry: Geometry) -> Array:
+def _window_winners(xp: Any, x: Any, out: Any, *, geometry: Geometry) -> Any:
     """Find the number of the first position in each window with its maximum, or with NaN."""
     counts = _spatial(out.shape, geometry)
     x = _padded(xp, x, geometry, _lowest(xp, x))
@@ -230,7 +230,7 @@ def _write_by_kernel(x: Any, winners: Any, geometry: Geometry, size: Sizes) -> A
 )
 @_with_kernel(_read_by_kernel)
 @_by_planes
-def _at_winners(xp: Any, x: ArrayLike, winners: Any, *, geometry: Geometry) -> Array:
+def _at_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry) -> Any:
     """Read the element of each window at the position given by ``winners``."""
     counts = _spatial(winners.shape, geometry)
     x = _padded(xp, x, geometry, 0)
@@ -432,7 +432,7 @@ def avg_pool(
 @public("fdbr.ops")
 @in_single
 def lp_pool(
-    x: ArrayLike,
+    x: Any,
     norm_type: float,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,

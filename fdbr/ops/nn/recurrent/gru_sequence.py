@@ -11,7 +11,6 @@ from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.reductions.reduce import sum as sum_over
 from fdbr.ops.shape.manipulation import concat
-from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["gru_sequence"]
 
@@ -55,9 +54,7 @@ def _bias_vjp(shared: Any, out: Any) -> Any:
     weight=_weight_vjp,
     bias=_bias_vjp,
 )
-def _gru_sequence(
-    xp: Any, inputs: ArrayLike, h: ArrayLike, weight: ArrayLike, bias: ArrayLike, *, steps: Steps
-) -> Any:
+def _gru_sequence(xp: Any, inputs: Any, h: Any, weight: Any, bias: Any, *, steps: Steps) -> Any:
     """Compute outputs and gates of all steps, the terms that ``r`` multiplies, and last states."""
     size, dtype = h.shape[-1], inputs.dtype
     gates = xp.empty(inputs.shape, dtype=dtype)

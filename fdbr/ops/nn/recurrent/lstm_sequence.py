@@ -11,7 +11,6 @@ from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, is_given, over_se
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
-from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["lstm_sequence"]
 
@@ -50,11 +49,11 @@ def _projection_vjp(shared: Any, out: Any) -> Any:
 )
 def _lstm_sequence(
     xp: Any,
-    inputs: ArrayLike,
-    h: ArrayLike,
-    c: ArrayLike,
-    weight: ArrayLike,
-    hr: ArrayLike,
+    inputs: Any,
+    h: Any,
+    c: Any,
+    weight: Any,
+    hr: Any,
     *,
     steps: Steps,
 ) -> Any:

@@ -26,7 +26,6 @@ from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import concat, matrix_transpose
-from fdbr.pytrees.typing import ArrayLike
 
 __all__ = [
     "previous_or_zeros",
@@ -149,16 +148,16 @@ def _pair(shared: Any, out: Any, h: Any, c: Any) -> _Pair:
 )
 def linear_recurrence(
     xp: Any,
-    u: ArrayLike,
-    v: ArrayLike,
-    w: ArrayLike,
-    h: ArrayLike,
-    c: ArrayLike,
-    k: ArrayLike,
-    f: ArrayLike,
-    a: ArrayLike,
-    weight: ArrayLike,
-    hr: ArrayLike,
+    u: Any,
+    v: Any,
+    w: Any,
+    h: Any,
+    c: Any,
+    k: Any,
+    f: Any,
+    a: Any,
+    weight: Any,
+    hr: Any,
     *,
     steps: Steps,
 ) -> Any:
@@ -237,16 +236,16 @@ def _transposed_pair(shared: Any, out: Any) -> _Pair:
 )
 def transposed_recurrence(
     xp: Any,
-    s: ArrayLike,
-    c: ArrayLike,
-    h: ArrayLike,
-    h_end: ArrayLike,
-    c_end: ArrayLike,
-    k: ArrayLike,
-    f: ArrayLike,
-    a: ArrayLike,
-    weight: ArrayLike,
-    hr: ArrayLike,
+    s: Any,
+    c: Any,
+    h: Any,
+    h_end: Any,
+    c_end: Any,
+    k: Any,
+    f: Any,
+    a: Any,
+    weight: Any,
+    hr: Any,
     *,
     steps: Steps,
 ) -> Any:

@@ -15,7 +15,6 @@ from fdbr.ops.nn.recurrent.sequence_rules import is_given, over_sequences
 from fdbr.ops.nn.recurrent.steps import Steps
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
-from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["ct_weight", "reset_recurrence", "transposed_reset_recurrence"]
 
@@ -99,15 +98,15 @@ def _pair(shared: Any, out: Any, h: Any) -> _Pair:
 )
 def reset_recurrence(
     xp: Any,
-    u: ArrayLike,
-    y: ArrayLike,
-    w: ArrayLike,
-    h: ArrayLike,
-    k: ArrayLike,
-    f: ArrayLike,
-    q: ArrayLike,
-    j: ArrayLike,
-    weight: ArrayLike,
+    u: Any,
+    y: Any,
+    w: Any,
+    h: Any,
+    k: Any,
+    f: Any,
+    q: Any,
+    j: Any,
+    weight: Any,
     *,
     steps: Steps,
 ) -> Any:
@@ -167,15 +166,15 @@ def _transposed_pair(shared: Any, out: Any) -> _Pair:
 )
 def transposed_reset_recurrence(
     xp: Any,
-    s: ArrayLike,
-    x: ArrayLike,
-    h: ArrayLike,
-    h_end: ArrayLike,
-    k: ArrayLike,
-    f: ArrayLike,
-    q: ArrayLike,
-    j: ArrayLike,
-    weight: ArrayLike,
+    s: Any,
+    x: Any,
+    h: Any,
+    h_end: Any,
+    k: Any,
+    f: Any,
+    q: Any,
+    j: Any,
+    weight: Any,
     *,
     steps: Steps,
 ) -> Any:

@@ -9,7 +9,6 @@ from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, is_given, over_se
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
-from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["reset_sequence"]
 
@@ -38,9 +37,7 @@ def _weight_vjp(shared: Any, out: Any, h: Any, steps: Any) -> Any:
     h=lambda shared: shared[3],
     weight=_weight_vjp,
 )
-def _reset_sequence(
-    xp: Any, inputs: ArrayLike, h: ArrayLike, weight: ArrayLike, *, steps: Steps
-) -> Any:
+def _reset_sequence(xp: Any, inputs: Any, h: Any, weight: Any, *, steps: Steps) -> Any:
     """Compute the outputs and the gates of all steps, and the last states."""
     size, dtype = h.shape[-1], inputs.dtype
     gates = xp.empty(inputs.shape, dtype=dtype)

@@ -7,7 +7,6 @@ from fdbr.ops.nn.recurrent.fused_steps import rnn_by_kernel
 from fdbr.ops.nn.recurrent.recurrences import transposed_recurrence, weight_cotangent
 from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, over_sequences
 from fdbr.ops.nn.recurrent.steps import Steps, previous
-from fdbr.pytrees.typing import ArrayLike
 
 __all__ = ["rnn_sequence"]
 
@@ -28,7 +27,7 @@ def _vjp(ct: Any, out: Any, weight: Any, steps: Any, rectified: bool) -> Any:
     weight=lambda shared, out, h, steps: weight_cotangent(shared[0], previous(out[0], h, steps)),
 )
 def _rnn_sequence(
-    xp: Any, inputs: ArrayLike, h: ArrayLike, weight: ArrayLike, *, steps: Steps, rectified: bool
+    xp: Any, inputs: Any, h: Any, weight: Any, *, steps: Steps, rectified: bool
 ) -> Any:
     """Compute the outputs of all steps, and the last states."""
     outs = xp.empty(inputs.shape, dtype=inputs.dtype)

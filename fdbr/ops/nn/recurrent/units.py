@@ -86,7 +86,7 @@ def _lstm_memory_jvp(t: Any, out: Any) -> tuple[Any, ...]:
     fresh=True,
     total=True,
 )
-def _lstm(xp: Any, gates: ArrayLike, c: ArrayLike) -> Any:
+def _lstm(xp: Any, gates: Any, c: Any) -> Any:
     """Compute the new memory, the output, and the four gates, which the derivative needs."""
     i, f, g, o = parts_of(gates, 4)
     if is_traced(gates):  # for a compiler, which fuses all of it into one kernel
@@ -112,7 +112,7 @@ def _in_one_dtype(*values: Any) -> tuple[Any, ...]:
 
 
 @public("fdbr.ops")
-def lstm(c: ArrayLike, x: ArrayLike, /, *, interleaved: bool = False) -> tuple[Any, Any]:
+def lstm(c: Any, x: Any, /, *, interleaved: bool = False) -> tuple[Any, Any]:
     """The units of long short-term memory: a memory, and four gates for each of its elements.
 
     ``c' = sigmoid(f) * c + sigmoid(i) * tanh(g)`` and ``h = sigmoid(o) * tanh(c')``, where ``i``,

@@ -98,14 +98,14 @@ def _line(n: int, align_corners: bool) -> Any:
 @where_it_lies
 @in_single
 def grid_sample(
-    x: ArrayLike,
-    grid: ArrayLike,
+    x: Any,
+    grid: Any,
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
     *,
     axis: int = -1,
-) -> Array:
+) -> Any:
     """Interpolate an array at the points of a grid.
 
     The result is differentiable in the array and in the points.  Jaderberg et al., "Spatial

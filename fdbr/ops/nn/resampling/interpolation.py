@@ -21,7 +21,6 @@ from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import broadcast_to, reshape
-from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["interpolate"]
 
@@ -48,14 +47,14 @@ class _Axis(NamedTuple):
 @where_it_lies
 @in_single
 def interpolate(
-    x: ArrayLike,
+    x: Any,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> Array:
+) -> Any:
     """Resize the spatial axes of an array, as ``torch.nn.functional.interpolate``.
 
     Chainer's ``resize_images`` is the mode ``"bilinear"`` with ``align_corners=True``, or
