@@ -34,7 +34,7 @@ from fdbr import backend
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.reduce import reduce
 from fdbr.backends.cpu.library.small_linalg import matrices
-from fdbr.compiler.engine.budget import ANY, Budget
+from fdbr.compiler.engine.budget import UNLIMITED, Budget
 from fdbr.core import devices
 from fdbr.ops.declare import large, select
 
@@ -136,7 +136,7 @@ def captured_at_once() -> Iterator[None]:
 
     Otherwise they would run as they are, until what captures take has been earned.
     """
-    before, Budget.steps_to_capture = Budget.steps_to_capture, lambda self: ANY
+    before, Budget.steps_to_capture = Budget.steps_to_capture, lambda self: UNLIMITED
     yield
     Budget.steps_to_capture = before
 

@@ -1,7 +1,7 @@
-"""The seam between passes and back ends.
+"""The protocol of a back end.
 
-A back end runs programs whose arrays are of one module.  Passes ask it which steps its kernels
-can do and what they cost, and know no back end by name.
+A back end runs programs whose arrays belong to one array module.  Passes ask the back end which
+steps its kernels can compute and what they cost; they never name a back end.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,57 +34,57 @@ Run = Callable[..., tuple[Any, ...]]
 
 
 class RefusedError(Exception):
-    """A kernel does not compute with the numbers that it got.
+    """A kernel refuses its operands.
 
-    Its formula does not hold for them, or the function that was captured raises an error for them.
+    Its formula is invalid for their values, or the captured function raises an error for them.
     """
 
 
 class Kernel(Protocol):
-    """A kernel of a program, which may have to be compiled yet."""
+    """A kernel of a program, which may not be compiled yet."""
 
     @property
     def length(self) -> int:
-        """The length of its source, by which the time of compiling it is estimated."""
+        """The length of its source, from which the compile time is estimated."""
 
     @property
     def seconds(self) -> float:
-        """The seconds that something else has taken in its place."""
+        """The seconds that its replacement has taken so far."""
 
     @property
     def asked(self) -> bool:
-        """Whether it is being compiled."""
+        """Whether its compilation has been requested."""
 
     @property
     def settled(self) -> bool:
-        """Whether it has taken its place, or never will."""
+        """Whether it is installed, or never will be."""
 
     def ask(self) -> None:
-        """Have it compiled in the background."""
+        """Request its compilation in the background."""
 
     def hurry(self, urgent: bool) -> None:
-        """Have it compiled although others want the processor, or not."""
+        """Set whether it is compiled even while other processes need the processor."""
 
     def settle(self) -> Any:
-        """Put it in its place; wait for it, if need be."""
+        """Install it in the program; wait for its compilation if need be."""
 
 
 class Compiled(Protocol):
     """A program that can run.
 
-    A program that writes over inputs takes a list besides.  It gets an item when the first of
-    them is about to be lost; without the list they are spared, and copies written over.
+    A program that overwrites inputs takes a list besides them, and appends to it before it
+    overwrites the first one; without the list it overwrites copies, and spares the inputs.
 
     Attributes
     ----------
     source
-        A text of what runs, for those who want to read it.
+        A readable text of the code.
     kernels
         The kernels that may not be compiled yet.
     sources
-        The sources of all its kernels.
+        The sources of all kernels.
     memory
-        Bytes that its results take while it runs.
+        Bytes of temporaries and results while it runs.
     refuses
         Whether it can raise a `RefusedError`.
     """
@@ -96,34 +96,33 @@ class Compiled(Protocol):
     refuses: bool
 
     def __call__(self, *leaves: Any) -> tuple[Any, ...]:
-        """The outputs for the leaves of the arguments.
+        """Return the outputs for the leaves of the arguments.
 
         Raises
         ------
         RefusedError
-            If a kernel refuses the numbers that it got.
+            If a kernel refuses its operands.
         """
 
 
 @attrs.frozen
 class Costs:
-    """The costs of kernels, beside those of calls of the array module and of additions.
+    """The costs of kernels, in units that passes compare.
 
     Attributes
     ----------
     launch
         Elements of a step below which the array module's own loop is as fast as a kernel.
     access
-        Additions that cost less than to write an element and to read it again.
+        Additions that cost as much as writing an element to memory and reading it again.
     rows
-        Rows from which on threads can share a kernel.
+        Rows from which on threads share a kernel.
     long
         Steps from which on a kernel pays however few elements there are.
     most
-        Steps of one kernel: the time of compilers grows faster than their number.
+        Maximal steps of one kernel: compile time grows faster than their number.
     fewest_small, most_small
-        The same for kernels of steps on small arrays: from how many steps on they pay, and how
-        many they may be.
+        Minimal and maximal steps of a kernel of steps on small arrays.
     """
 
     launch: int = 2048
@@ -136,14 +135,14 @@ class Costs:
 
 
 class Backend:
-    """A back end; this one has no kernels, and takes one step of a program after the other.
+    """A back end; this base class has no kernels, and interprets programs step by step.
 
     Parameters
     ----------
     module
-        The array module; `None` for arrays of any, and of several in one program.
+        The array module; `None` for arrays of any module, or of several in one program.
     costs
-        What kernels cost.
+        The costs of kernels.
     """
 
     def __init__(self, module: Any = None, costs: Costs | None = None) -> None:
@@ -151,41 +150,41 @@ class Backend:
         self.costs = Costs() if costs is None else costs
 
     # --- which steps kernels can do ---
-
+    # --- which steps kernels can compute ---
     def holds(self, kind: Kind) -> bool:
-        """Whether kernels read and write values of a kind."""
+        """Return whether kernels can read and write values of an aval."""
         return False
 
     def is_elementwise(self, step: Instruction) -> bool:
-        """Whether a kernel can do a step element by element, with others."""
+        """Return whether a kernel can compute a step element by element, fused with others."""
         return False
 
     def is_total(self, step: Instruction) -> bool:
-        """Whether it can do so for whatever numbers it gets: it never has to start again."""
+        """Return whether a kernel can compute a step for all values, and so never refuses."""
         return False
 
     def is_by_row(self, step: Instruction) -> bool:
-        """Whether a kernel can do a step on matrices that takes one element a row of the others."""
+        """Return whether a kernel can compute a step on matrices with one operand element a row."""
         return False
 
     def can_fold(self, kind: Kind) -> bool:
-        """Whether kernels combine elements of a kind, as `Primitive.fold` says."""
+        """Return whether kernels can combine elements of an aval as `Facts.fold` says."""
         return False
 
     def can_join(self, step: Instruction) -> bool:
-        """Whether kernels join elements as a step says, whose function a user has declared."""
+        """Return whether kernels can apply the function of a step that a user has declared."""
         return False
 
     def is_small(self, step: Step) -> bool:
-        """Whether a step is on so small arrays that one kernel does many, one after the other."""
+        """Return whether a step has arrays so small that one kernel computes many such steps."""
         return False
 
     def is_large(self, variable: Variable) -> bool:
-        """Whether it pays to plan in which memory a result lies."""
+        """Return whether a result is large enough to plan its memory."""
         return False
 
     def has_own(self, primitive: Primitive) -> bool:
-        """Whether it computes a primitive faster than by its value function."""
+        """Return whether it computes a primitive faster than by its value function."""
         return False
 
     def lay_out(self, program: Program) -> Program:
@@ -196,24 +195,24 @@ class Backend:
         """Join steps for which it has one operation, before elementwise steps are fused."""
         return program
 
-    # --- what they cost ---
+    # --- what steps cost ---
 
     def cost(self, step: Instruction) -> int:
-        """About how many additions an element of an elementwise step costs."""
+        """Return the cost of an elementwise step for one element, in additions."""
         return 1
 
     def pays_alone(self, step: Instruction) -> bool:
-        """Whether a kernel of an elementwise step alone is faster than the array module."""
+        """Return whether a kernel of one elementwise step is faster than the array module."""
         return False
 
     # --- what runs ---
 
     def generate(self, program: Program, products: bool = False, waits: bool = True) -> Compiled:
-        """Make a program that has gone through the passes ready to run.
+        """Generate code for a program that has gone through the passes.
 
-        It raises `GuardFailure` where a guard does not hold.  Small ``products`` may be done by
-        kernels, and other steps that no pass has put in one: then the last bits may differ.  If
-        it does not wait for kernels to be compiled, something else stands in for them.
+        The code raises `GuardFailure` where a guard fails.  With ``products`` kernels may compute
+        small matrix products, and steps that no pass has fused; then the last bits may differ.
+        Unless it ``waits`` for kernels to be compiled, NumPy replaces those that are missing.
         """
         run: Any = stepwise(program.inputs, unfused(program.steps), program.outputs)
         run.source, run.kernels, run.sources, run.memory = str(program), [], set(), 0
@@ -229,32 +228,32 @@ class Backend:
         waits: bool,
         noted: int = 0,
     ) -> Any:
-        """Make basic blocks ready to run without Python: see `backends.cpu.control_flow`.
+        """Compile basic blocks to run without Python: see `backends.cpu.exec.control_flow`.
 
         Raises
         ------
         NotImplementedError
-            If that cannot be.
+            If the back end cannot.
         """
         raise NotImplementedError("there is no control flow without Python")
 
     def log(self) -> Any:
-        """A log, which notes which blocks have run, and what they have read."""
+        """Return a log of which blocks have run, and which values they have read."""
         raise NotImplementedError("there is no control flow without Python")
 
     def prepare(self) -> None:
-        """Load what `generate` needs."""
+        """Load the modules that `generate` needs."""
 
     def takes_to_prepare(self) -> float:
-        """About how many seconds `prepare` will take."""
+        """Return the estimated seconds that `prepare` will take."""
         return 0.0
 
     def is_busy(self) -> bool:
-        """Whether something is being compiled in the background."""
+        """Return whether a kernel is being compiled in the background."""
         return False
 
     def measures(self, sources: Iterable[str]) -> tuple[int, float]:
-        """The bytes of machine code of such kernels in memory, and the seconds that they took."""
+        """Return the bytes of machine code of some kernels, and their compile time in seconds."""
         return 0, 0.0
 
 
@@ -263,15 +262,15 @@ _backends: dict[Any, Backend] = {}
 
 
 def register(backend: Backend) -> None:
-    """Have a back end run the programs whose arrays are of its module."""
+    """Register a back end for the programs whose arrays are of its module."""
     _backends[backend.module] = backend
 
 
 def backend_of(program: Program) -> Backend:
-    """The back end that runs a program: the one for the array module of all its variables.
+    """Return the back end for the array module of all variables of a program.
 
-    One without kernels runs programs with arrays of several modules, or on several devices, and
-    those of a module that no back end is for.
+    Programs with arrays of several modules or devices, and those of a module without a back end,
+    get one without kernels.
     """
     made = (out for step in program.steps for out in step.outs)
     kinds = {id(variable.kind): variable.kind for variable in (*program.inputs, *made)}
@@ -293,5 +292,5 @@ def fuse_operations(program: Program) -> Program:
 
 
 def is_busy() -> bool:
-    """Whether something is being compiled in the background."""
+    """Return whether a kernel of any back end is being compiled in the background."""
     return any(backend.is_busy() for backend in _backends.values())

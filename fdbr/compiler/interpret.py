@@ -1,4 +1,4 @@
-"""Programs step by step, by NumPy: what runs until compiled code pays, or is there."""
+"""The interpreter: runs programs step by step with NumPy until compiled code is ready and pays."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -31,18 +31,18 @@ __all__ = ["function_of", "is_direct", "stepwise", "unboxed"]
 def stepwise(
     inputs: Iterable[Variable], steps: Sequence[Step], outputs: Sequence[Any]
 ) -> Callable[..., tuple[Any, ...]]:
-    """A function from inputs to the tuple of outputs, which takes one step after the other.
+    """Return a function from inputs to the tuple of outputs that runs one step after the other.
 
-    It is made in a fraction of the time that a compiled one takes, and lets values go after their
-    last use.  It raises `GuardFailure` where a guard does not hold.  Kernels are among the steps
-    only if they write over inputs; then there is the list besides of which `Compiled` tells.
+    Preparing it takes a fraction of the time of compiling, and it frees values after their last
+    use.  It raises `GuardFailure` where a guard fails.  The steps include fused kernels only if
+    they overwrite inputs; then the function also takes the list that `Compiled` describes.
     """
-    taken = list(inputs)  # one variable twice, it may be
+    taken = list(inputs)  # a variable may occur twice
     places: dict[Any, int] = {variable: i for i, variable in enumerate(taken)}
     begun = len(taken)
     over = any(isinstance(step, Fused) for step in steps)
     given = begun + over
-    rest: list[Any] = []  # constants, and room for results
+    rest: list[Any] = []  # constants, and slots for results
 
     def place(operand: Any) -> int:
         key = operand if is_variable(operand) else ("constant", id(operand))
@@ -66,7 +66,7 @@ def stepwise(
             line = function_of(step), reads, step.params, outs if step.several else outs[0]
         code.append((*line, [place(variable) for variable in ends.get(position, ())]))
     results = [place(output) for output in outputs]
-    rest.append(None)  # the last place, for what guards give
+    rest.append(None)  # the last slot takes the results of guards
     size = given + len(rest)
 
     def run(*leaves: Any) -> tuple[Any, ...]:
@@ -88,7 +88,7 @@ def stepwise(
 
 
 def _writing_over(kernel: Fused) -> Callable[..., list[Any]]:
-    """The function that does a kernel's work on its operands, and a list or `None`."""
+    """Return the function that runs a kernel on its operands, and a list or `None`."""
     reads = list(kernel.reads)
     turn = stepwise(reads, kernel.steps, kernel.outs)
     places = [reads.index(kernel.over[out]) if out in kernel.over else None for out in kernel.outs]
@@ -122,7 +122,7 @@ def _check(guard: Guard) -> Callable[[Any], None]:
 
 
 def function_of(step: Instruction) -> Callable[..., Any]:
-    """The function that computes a step from its operands and keywords."""
+    """Return the function that computes a step from its operands and parameters."""
     loop = loop_of(step)
     if loop is not None:
         return _looped(loop)
@@ -135,13 +135,13 @@ def function_of(step: Instruction) -> Callable[..., Any]:
 
 
 def _looped(loop: Loop) -> Callable[..., Any]:
-    """The function that runs a loop, whose body may have kernels."""
+    """Return the function that runs a loop, whose body may have kernels."""
     turn = stepwise(loop.body.inputs, unfused(loop.body.steps), loop.body.outputs)
     return lambda *operands, **_: loop.turns(turn, operands)
 
 
 def is_direct(step: Instruction) -> bool:
-    """Whether the engine would apply the primitive's value to NumPy's arrays as they are."""
+    """Return whether dispatch would apply the primitive's value to NumPy's arrays directly."""
     types = {kind_of(operand).type for operand in step.operands}
     return any(map(_is_numpy, types)) and all(map(_is_plain, types))
 
@@ -157,7 +157,7 @@ def _is_plain(kind: type) -> bool:
 
 
 def unboxed(array: Any, kind: Kind) -> Any:
-    """An array without axes as the scalar of NumPy, or the number of Python, that it stands for."""
+    """Return an array without axes as the NumPy scalar or Python number that the aval says."""
     if kind.is_array:
         return array
     return array.item() if kind.is_number else array[()]

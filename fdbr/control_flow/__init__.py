@@ -1,6 +1,6 @@
 """Loops: `scan`, `while_loop` and `fori_loop`."""
 
-from fdbr.control_flow import lowering  # noqa: F401, which tells compilers what scans are
+from fdbr.control_flow import lowering  # noqa: F401, which registers how scans are lowered
 from fdbr.control_flow.scan import fori_loop, scan
 from fdbr.control_flow.while_loop import while_loop
 

@@ -1,9 +1,9 @@
-"""The body of a loop as a program: what is captured once, whatever the number of turns.
+"""The body of a loop as a program, captured once for any number of iterations.
 
-A body is run on the values of the first turn, and its steps are noted.  Traced values that it sees
-from around it, and arrays that somebody can write to, become inputs of the program, so that
-transformations around the loop find them among its operands.  What a transformation around must
-know of (`stop_gradient`, custom derivatives, loops within) stays a step.
+A body is run on the values of the first iteration, and its steps are recorded.  Traced values and
+writeable arrays that it captures become inputs of the program, so that transformations around the
+loop find them among its operands.  Operations that such transformations must see
+(`stop_gradient`, custom derivatives, nested loops) remain steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,20 +15,19 @@ from fdbr.compiler.backend import Run
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.engine.budget import Budget
-from fdbr.compiler.engine.tiers import Code, block_passed
+from fdbr.compiler.engine.tiers import Code, optimise_block
 from fdbr.compiler.interpret import stepwise
 from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
 from fdbr.compiler.ir.python_numbers import exact
 from fdbr.core import effects
 from fdbr.core.array_modules import array_module, is_locked
+from fdbr.core.higher_order import HigherOrder
 from fdbr.core.primitive import Primitive
-from fdbr.core.tracer import Tracer, run, stop_gradient
-from fdbr.ops.declare.rules import Rules, Unknown
-from fdbr.transforms import custom_call
+from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
+from fdbr.transforms.custom_call import CALL
 from fdbr.transforms.vmap import BatchTracer
 
 __all__ = [
-    "CALL",
     "STOP",
     "Body",
     "NoBodyError",
@@ -41,40 +40,67 @@ __all__ = [
 
 
 class NoBodyError(BaseException):
-    """A body is no program: it takes decisions, or does what a replay would not do.
+    """A body cannot be a program: its Python control flow depends on values, or it is impure.
 
-    It is no `Exception`, for code that is captured must not catch it.
+    It is not an `Exception`, because captured code must not catch it.
     """
 
 
-class Step(Primitive):
-    """A primitive of staged programs, which ``function`` applies to traced values of any kind."""
+class Step(HigherOrder):
+    """A primitive of staged programs.
 
-    __slots__ = ("_function",)
+    Parameters
+    ----------
+    fallback
+        ``fallback(why, *operands, **params)`` computes the results by other primitives, where there
+        is no rule, or a rule finds that a body cannot be staged.
+    rules
+        Those of `HigherOrder`.
+    """
+
+    __slots__ = ("_fallback",)
 
     def __init__(
-        self, name: str, value: Callable[..., Any], function: Callable[..., Any] | None = None
+        self,
+        name: str,
+        value: Callable[..., Any],
+        fallback: Callable[..., Sequence[Any]] | None = None,
+        **rules: Callable[..., Any],
     ) -> None:
-        refused = Unknown(f"fdbr.{name}: a program cannot be differentiated here")
-        rules = Rules(lambda index: refused)
-        super().__init__(name, "program", value, rules, None, None, registered=False)
-        self._function = function
+        super().__init__(name, value, capture=self._capture, **rules)
+        self._fallback = fallback
 
-    def apply(self, *args: Any, **params: Any) -> Any:
-        if self._function is None:
-            return super().apply(*args, **params)
-        return self._function(*args, **params)
+    def apply(self, *operands: Any, **params: Any) -> Any:
+        try:
+            return super().apply(*operands, **params)
+        except NoBodyError as error:
+            if self._fallback is None:
+                raise
+            why = str(error)
+        return tuple(self._fallback(why, *operands, **params))
 
-    def explain(self, error: Exception, args: Any) -> Exception:
-        return error
+    def missing(self, trace: Trace) -> BaseException:
+        return NoBodyError(f"a {type(trace).__name__} surrounds its derivative")
+
+    def _capture(self, trace: Trace, operands: Sequence[Any], **params: Any) -> Any:
+        """Capture one step, if the program would run it on arrays."""
+        values, mine = trace.unwrap(operands)
+        for operand, value, own in zip(operands, values, mine, strict=True):
+            if isinstance(operand, Tracer) and (not own or isinstance(value, Tracer)):
+                raise self.missing(value._trace)  # type: ignore[attr-defined]
+        return trace.process(self, tuple(operands), params)
 
 
-STOP = Step("stop_gradient", lambda xp, x: x, stop_gradient)
-CALL = Step(
-    "call",
-    lambda xp, *leaves, call: tuple(call.value(*leaves)),
-    lambda *leaves, call: custom_call.apply(call, leaves),
-)
+class _StopGradient(Step):
+    """`stop_gradient`, which each trace applies by `Trace.lower`."""
+
+    __slots__ = ()
+
+    def apply(self, *operands: Any, **params: Any) -> Any:
+        return stop_gradient(*operands)
+
+
+STOP = _StopGradient("stop_gradient", lambda xp, x: x)
 
 
 class StageTrace(CaptureTrace):
@@ -84,8 +110,8 @@ class StageTrace(CaptureTrace):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        self.found: list[Any] = []  # what became an input,
-        self.lifted: dict[int, CaptureTracer] = {}  # and what stands for it
+        self.found: list[Any] = []  # captured values that became inputs
+        self.lifted: dict[int, CaptureTracer] = {}  # their tracers, by id of the value
         self.stopped: set[Variable] = set()
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -96,7 +122,7 @@ class StageTrace(CaptureTrace):
         return out
 
     def own(self, value: Any) -> CaptureTracer:
-        """The operand that represents a value from around the body."""
+        """Return the operand that represents a captured value."""
         known = self.lifted.get(id(value))
         if known is None:
             shown = self.shown(value)
@@ -106,7 +132,7 @@ class StageTrace(CaptureTrace):
         return known
 
     def shown(self, value: Any) -> Any:
-        """A plain value for one from around the body."""
+        """Return a plain value for a captured one."""
         return example(value)
 
     def lower(self, tracer: Any) -> Any:
@@ -117,34 +143,36 @@ class StageTrace(CaptureTrace):
         self.stopped.add(made.variable)
         return made
 
-    def call(self, call: Any, leaves: Sequence[Any]) -> Any:
-        """Note an operation whose derivative is stated."""
-        shown = [leaf.value if type(leaf) is CaptureTracer else leaf for leaf in leaves]
-        stage(lambda given: list(call.value(*given)), [example(leaf) for leaf in shown])
-        return self.process(CALL, tuple(leaves), {"call": call})
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive is CALL:  # outer transformations need its rule; but its body must be staged
+            value = params["call"].value
+            stage(lambda given: list(value(*given)), [example(leaf) for leaf in operands])
+        elif not isinstance(primitive, Step):
+            return super().transform(primitive, operands, params)
+        return self.process(primitive, tuple(operands), params)
 
     def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
         raise NoBodyError(
-            f"its body asks for {kind.__name__}() of a value that differs by the turn"
+            f"its body asks for {kind.__name__}() of a value that differs between iterations"
         )
 
     def show(self, tracer: Tracer) -> Any:
-        raise NoBodyError("its body makes text of a value")
+        raise NoBodyError("its body converts a value to text")
 
 
 def _refuse_effect() -> None:
-    raise NoBodyError("its body has an effect")
+    raise NoBodyError("its body has a side effect")
 
 
 def _is_outer(arg: Any, trace: Any) -> bool:
-    """Whether an operand is to be an input: another trace's, or an array that may change."""
+    """Return whether an operand must be an input: another trace's value, or a writeable array."""
     if isinstance(arg, Tracer):
         return arg._trace is not trace
     return hasattr(arg, "dtype") and hasattr(arg, "shape") and not is_locked(arg)
 
 
 def example(value: Any) -> Any:
-    """A plain value of the kind that a traced one has: of a batch, the first example's."""
+    """Return a plain value with the aval of a traced one; for a batch, its first example's."""
     while isinstance(value, Tracer):
         if type(value) is BatchTracer:
             first = example(value.value)
@@ -156,7 +184,7 @@ def example(value: Any) -> Any:
 
 
 def _like(value: Any) -> Any:
-    """A value of the same kind that takes no memory for its elements."""
+    """Return a value of the same aval whose elements take no memory."""
     if not getattr(value, "shape", ()):
         return value
     xp = array_module(value)
@@ -164,20 +192,20 @@ def _like(value: Any) -> Any:
 
 
 class Body:
-    """A body that was captured.
+    """A captured body.
 
     Attributes
     ----------
     program
-        Its inputs are those that it was given, and then what it found around it.
+        Its inputs are the given ones, and then the captured values.
     found
-        What that was.
+        The captured values.
     outs
         The results on the example values.
     waits
         Whether it is compiled before it runs.
     back
-        What takes cotangents back over it, by which inputs are differentiated.
+        Its pullbacks, by which inputs are differentiated.
     """
 
     __slots__ = (
@@ -195,12 +223,12 @@ class Body:
         self.back: dict[Any, Body] = {}
 
     def forget(self) -> None:
-        """Give up the values of the first turn: a program that has the loop is kept for long."""
+        """Release the values of the first iteration, because programs with the loop live long."""
         self.found = [None] * len(self.found)
         self.outs = [_like(out) for out in self.outs]
 
     def finish(self) -> None:
-        """Have everything compiled, and wait for it."""
+        """Compile everything, and wait for it."""
         self.waits = True
         if self._code is not None:
             self._code.finish()
@@ -212,23 +240,23 @@ class Body:
         return [code for code in codes if code is not None]
 
     def waiting(self) -> int:
-        """The number of kernels that have not been compiled yet."""
+        """Return the number of kernels that are not compiled yet."""
         return sum(code.waiting() for code in self._codes())
 
     @property
     def settled(self) -> bool:
-        """Whether it runs as it always will, as far as it has run."""
+        """Whether its code is final, as far as it has run."""
         return all(code.settled for code in self._codes())
 
     def advance(self, budget: Budget) -> None:
-        """Go on towards compiled code, as far as there is a budget for it."""
+        """Continue towards compiled code, as far as the budget allows."""
         for code in self._codes():
             code.advance(budget)
 
     def captured(self, leaves: Sequence[Any] = ()) -> Program:
-        """It as a program of arrays and numbers; it is made with the leaves of a first run."""
+        """Return the body as a program of arrays and numbers; leaves are those of a first run."""
         if self._captured is None:
-            with np.errstate(all="ignore"):  # the turn that follows will warn
+            with np.errstate(all="ignore"):  # the iteration that follows will warn
                 captured = capture(lambda given: evaluate(self.program, given), self, leaves)
             if captured.obstacle or captured.answers:
                 raise RuntimeError(
@@ -239,29 +267,29 @@ class Body:
 
     @property
     def has_run(self) -> bool:
-        """Whether it is known as a program of arrays and numbers."""
+        """Whether it has been captured as a program of arrays and numbers."""
         return self._captured is not None
 
     @property
     def has_passed(self) -> bool:
-        """Whether that has gone through the passes."""
+        """Whether that program has gone through the passes."""
         return self._passed is not None
 
     def passed(self) -> Program:
-        """The program after the passes for blocks of a graph."""
+        """Return the program after the passes for blocks of a graph."""
         if self._passed is None:
-            self._passed = block_passed(self.captured())
+            self._passed = optimise_block(self.captured())
         return self._passed
 
     def steps(self, leaves: Sequence[Any]) -> Run:
-        """The function that runs it step by step."""
+        """Return the function that interprets the body."""
         if self._steps is None:
             program = self.captured(leaves)
             self._steps = stepwise(program.inputs, program.steps, program.outputs)
         return self._steps
 
     def code(self, leaves: Sequence[Any]) -> Code:
-        """The compiled body."""
+        """Return the compiled body."""
         if self._code is None:
             self._code = Code(self.captured(leaves), self.waits)
         return self._code
@@ -275,7 +303,7 @@ def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
     NoBodyError
         If it cannot be captured.
     """
-    with np.errstate(all="ignore"):  # the first turn will warn
+    with np.errstate(all="ignore"):  # the first iteration will warn
         trace = StageTrace(f)
         inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
         for tracer in inputs:
@@ -295,13 +323,13 @@ def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
         shown.append(leaf.value if mine else leaf)
     lifted = [trace.own(value) for value in trace.found]
     heads = tuple(tracer.variable for tracer in (*inputs, *lifted))
-    trace.lifted.clear()  # these refer to the trace, which would not be freed at once
+    trace.lifted.clear()  # its tracers refer to the trace: the cycle would delay freeing it
     program = Program(trace.origin[1], heads, tuple(trace.steps), tuple(outputs))
     return Body(program, trace.found, shown)
 
 
 def evaluate(program: Program, leaves: Sequence[Any]) -> list[Any]:
-    """The outputs of a staged program on arrays or traced values of any transformation."""
+    """Return the outputs of a staged program on arrays or traced values."""
     values: dict[Any, Any] = dict(zip(program.inputs, leaves, strict=True))
 
     def value(operand: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Scans of functions, captured as one instruction."""
+"""Capture of scans as one instruction."""
 
 from typing import Any
 
@@ -16,9 +16,9 @@ __all__ = ["scan_staged"]
 def scan_staged(
     function: str, f: Turn, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
 ) -> tuple[Any, Any]:
-    """The last carry, and what the turns gave, by one instruction of the program.
+    """Capture a scan as one instruction; return the last carry and the stacked results.
 
-    With segments or turns that are unrolled, the turns of one are the body of a loop.
+    With segments or unrolled iterations, the iterations of one group are the body of a loop.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def scan_staged(
 
 
 def _one(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> tuple[Any, Any]:
-    """A scan of the function itself."""
+    """Capture a scan of the function itself."""
     leaves, operands, numbers = tree.leaves(carry), rows.leaves, rows.numbers
     base = [] if numbers is None else [rows.base]
     structure = tree.structure(carry)
@@ -72,7 +72,7 @@ def _one(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> tuple[
     body = out[1]
     for leaf in body.outs:
         if isinstance(leaf, str | bytes) or not (hasattr(leaf, "dtype") or _is_number(leaf)):
-            raise NoBodyError("its results are no arrays")
+            raise NoBodyError("its results are not arrays")
     scan = Scan(body, len(leaves), len(operands), rows.length, reverse, numbers)
     found = apply(scan, [*base, *tree.leaves(carry), *operands, *body.found])
     body.forget()
@@ -93,7 +93,7 @@ def _is_number(leaf: Any) -> bool:
 def _by_parts(
     function: str, inner: Turn, carry: Any, rows: Any, reverse: bool, size: int
 ) -> tuple[Any, Any]:
-    """A scan over parts of so many turns, and one of the turns that are left."""
+    """Capture a scan over groups of ``size`` iterations, and one over the remaining iterations."""
     count, left = divmod(rows.length, size)
     whole = rows.length - left
     parts, rest = rows.part(0, whole).parts(size), rows.part(whole, rows.length)

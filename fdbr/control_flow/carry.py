@@ -1,4 +1,4 @@
-"""The values carried from turn to turn: a tree whose structure, shapes and dtypes stay."""
+"""Values carried between iterations: trees whose structure, shapes and dtypes do not change."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,34 +12,34 @@ from fdbr.pytrees.short_repr import brief
 __all__ = ["check_carry", "first_carry", "is_weak", "kept", "settled"]
 
 _ORDER = (bool, int, float, complex)
-_MOST = 4  # turns after which numbers in a carry have found their dtypes, or never will
+_MOST = 4  # iterations after which Python numbers in a carry have taken their dtypes, or never will
 
 
 def is_weak(leaf: Any) -> bool:
-    """Whether a leaf is a number of Python, or a traced one."""
+    """Return whether a leaf is a Python number, possibly traced."""
     return type(plain(leaf)) in number_types
 
 
 def first_carry(function: str, name: str, value: Any) -> Any:
-    """A loop's first carry, which nobody can write to, or an error if it is none."""
+    """Return a loop's first carry, read-only; raise if a leaf is neither array nor number."""
     leaves, structure = tree.flatten(value)
     for leaf, path in zip(leaves, tree.paths_of(structure), strict=True):
         if not isinstance(leaf, Tracer) and not is_array(leaf) and type(leaf) not in number_types:
             raise TypeError(
                 f"fdbr.{function}: {name}{path and ' at ' + path} is {describe(leaf)}, neither an "
-                "array nor a number; what does not change in the loop is best seen by the function "
-                "from around it"
+                "array nor a number; let the function capture a value that does not change in the "
+                "loop"
             )
     return tree.unflatten(structure, [kept(leaf) for leaf in leaves])
 
 
 def kept(leaf: Any) -> Any:
-    """A leaf that nobody can write to."""
+    """Return a read-only leaf."""
     return leaf if isinstance(leaf, Tracer) else protect(leaf)
 
 
 def check_carry(function: str, body: str, old: Any, new: Any) -> None:
-    """The error for a carry that does not have the structure, shapes and dtypes of the last one."""
+    """Raise if a carry does not have the structure, shapes and dtypes of the last one."""
     leaves, structure = tree.flatten(old)
     found, other = tree.flatten(new)
     if other != structure:
@@ -57,17 +57,17 @@ def check_carry(function: str, body: str, old: Any, new: Any) -> None:
                 + (
                     "begin with an array of the shape that it has later"
                     if _kind(leaf)[0] != _kind(made)[0]
-                    else "begin with the dtype that it has later, or say ops.astype(…)"
+                    else "begin with the dtype that it has later, or use ops.astype(…)"
                 )
             )
 
 
 def settled(turn: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
-    """A first carry whose numbers of Python have the dtypes that a turn gives them; and its turn.
+    """Return a first carry with the final dtypes of Python numbers, and its iteration's result.
 
-    A number of Python is weak: in ``scan(lambda c, x: (c + x, c), 0.0, xs)`` the carry takes the
-    dtype of ``xs``.  ``turn`` takes a carry to what one turn returns, of which the first is the
-    next carry; it is run again where a number has found its dtype.
+    A Python number is weak: in ``scan(lambda c, x: (c + x, c), 0.0, xs)`` the carry takes the
+    dtype of ``xs``.  ``turn`` maps a carry to the result of one iteration, whose first item is the
+    next carry; it is run again when a number has taken its dtype.
     """
     out = turn(carry)
     leaves, structure = tree.flatten(carry)
@@ -85,7 +85,7 @@ def settled(turn: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
 
 
 def _fitted(leaf: Any, new: Any) -> Any:
-    """A number of Python in the dtype of what it becomes, where that can hold it."""
+    """Return a Python number in the dtype of what it becomes, if that can hold it."""
     if not is_weak(leaf) or getattr(new, "shape", ()) != () or _kind(leaf) == _kind(new):
         return leaf
     number = type(plain(new))
@@ -100,7 +100,7 @@ def _fitted(leaf: Any, new: Any) -> Any:
 
 
 def _kind(leaf: Any) -> Any:
-    """Shape and dtype; of a number of Python its type."""
+    """Return shape and dtype; for a Python number, its type."""
     shape = getattr(leaf, "shape", ())
     if is_weak(leaf):
         return shape, type(plain(leaf))

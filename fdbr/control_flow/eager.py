@@ -1,4 +1,4 @@
-"""Loops as loops of Python: what they are outside of a jitted function."""
+"""Loops run by Python, outside of a jitted function."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -20,93 +20,93 @@ Turn = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class Rows:
-    """The rows of a tree of arrays along their first axis, one for each turn.
+    """The rows of a tree of arrays along their first axis, one for each iteration.
 
     Attributes
     ----------
     leaves, structure
-        The arrays, and their structure.
+        The arrays, and their tree structure.
     length
-        The number of turns.
+        The number of iterations.
     """
 
     __slots__ = ("leaves", "length", "size", "structure")
 
-    base = numbers = None  # it has no integers, as `Counter` has
+    base = numbers = None  # `Counter` has integers here
 
     def __init__(self, leaves: Sequence[Any], structure: Any, length: int, size: int = 1) -> None:
         self.leaves, self.structure, self.length = leaves, structure, length
-        self.size = size  # of what a part has
+        self.size = size  # rows of a part
 
     def __getitem__(self, index: int) -> Any:
         return self.row([leaf[index] for leaf in self.leaves])
 
     def row(self, leaves: Sequence[Any]) -> Any:
-        """A row that is made of these leaves."""
+        """Return the row with some leaves."""
         return tree.unflatten(self.structure, leaves)
 
     def parts(self, size: int) -> "Rows":
-        """Parts of so many rows in the place of rows; there must be no row left."""
+        """Group the rows into parts of ``size`` rows; the length must be divisible by it."""
         count = self.length // size
         leaves = [ops.reshape(leaf, (count, size, *leaf.shape[1:])) for leaf in self.leaves]
         return Rows(leaves, self.structure, count, size)
 
     def inside(self, part: Any) -> "Rows":
-        """The rows in one of the parts."""
+        """Return the rows of a part."""
         return Rows(tree.leaves(part), self.structure, self.size)
 
     def part(self, start: int, stop: int) -> "Rows":
-        """The rows from one to before another."""
+        """Return the rows from one index to before another."""
         leaves = [leaf[start:stop] for leaf in self.leaves]
         return Rows(leaves, self.structure, stop - start)
 
     def zeros(self) -> Any:
-        """A row of zeros."""
+        """Return a row of zeros."""
         leaves = [_zeros(leaf, leaf.shape[1:]) for leaf in self.leaves]
         return tree.unflatten(self.structure, leaves)
 
 
 class Counter:
-    """Numbers in the place of rows: of each turn its integer, as Python has it.
+    """Integers instead of rows: each iteration gets a Python integer.
 
     Attributes
     ----------
     base, numbers
-        A turn's integer is the sum of the base and its number.
+        The integer of an iteration is the sum of the base and its number.
     length
-        The number of turns.
+        The number of iterations.
     """
 
     __slots__ = ("base", "length", "numbers", "size", "step")
 
-    leaves: Sequence[Any] = ()  # there are no rows, as `Rows` has
+    leaves: Sequence[Any] = ()  # `Rows` has arrays here
 
     def __init__(self, numbers: range, base: Any = 0, size: int = 1, step: int = 1) -> None:
         self.numbers, self.base, self.length = numbers, base, len(numbers)
-        self.size, self.step = size, step  # of what a part has
+        self.size, self.step = size, step  # length of a part, and step between its integers
 
     def __getitem__(self, index: int) -> Any:
         return self.base + self.numbers[index]
 
     def part(self, start: int, stop: int) -> "Counter":
-        """The numbers from one turn to before another."""
+        """Return the integers from one iteration to before another."""
         return Counter(self.numbers[start:stop], self.base)
 
     def zeros(self) -> Any:
-        """A number."""
+        """Return an integer."""
         return self.base
 
     def parts(self, size: int) -> "Counter":
-        """The first numbers of parts of so many."""
+        """Return the first integers of parts of ``size`` iterations."""
         return Counter(self.numbers[::size], self.base, size, self.numbers.step)
 
     def inside(self, first: Any) -> "Counter":
-        """The numbers in one of the parts."""
+        """Return the integers of a part."""
         return Counter(range(0, self.size * self.step, self.step), first)
 
 
 class Numbered:
-    """Rows, or numbers, each with the number of its turn."""
+    """Rows or integers, each with the index of its iteration."""
 
     __slots__ = ("length", "rows")
 
@@ -121,20 +121,20 @@ class Numbered:
 
 
 def pair(function: str, out: Any) -> tuple[Any, Any]:
-    """The result of a turn, or an error if it is no pair."""
+    """Return the result of an iteration; raise if it is not a pair."""
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(
-            f"fdbr.{function}: f must return a pair (carry, y), not {describe(out)}; where there "
+            f"fdbr.{function}: f must return a pair (carry, y), not {describe(out)}; if there "
             "is no y, return (carry, None)"
         )
     return out
 
 
 def scan_turns(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> tuple[Any, Any]:
-    """The last carry, and what the turns gave, stacked along a new first axis."""
+    """Return the last carry, and the results of iterations, stacked along a new first axis."""
     order = range(rows.length)
     if not rows.length:
-        with np.errstate(all="ignore"):  # it is run for the sake of shapes alone
+        with np.errstate(all="ignore"):  # it is run only to find out shapes
             _, out = settled(lambda carry: pair(function, f(carry, rows.zeros())), carry)
         return carry, tree.map(lambda leaf: _zeros(leaf, (0, *shape_of(leaf))), out[1])
     columns: list[list[Any]] = []
@@ -153,7 +153,7 @@ def scan_turns(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> 
             columns = [[] for _ in leaves]
         elif found != structure:
             raise TypeError(
-                f"fdbr.{function}: f must return a y of one structure at every turn, but returned "
+                f"fdbr.{function}: f must return a y of one structure in every iteration, but got "
                 f"{structure} and then {found}"
             )
         for column, leaf in zip(columns, leaves, strict=True):
@@ -168,7 +168,7 @@ def scan_turns(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> 
 
 
 def _zeros(like: Any, shape: Any) -> Any:
-    """Zeros of the dtype of a leaf, where it lies."""
+    """Return zeros of the dtype of a leaf, on its device."""
     value = plain(like)
     dtype = getattr(like, "dtype", None) or np.dtype(type(value))
     return lock(array_module(value).zeros(tuple(shape), dtype=dtype))
@@ -178,7 +178,7 @@ def _stacked(function: str, column: list[Any], path: str) -> Any:
     shapes = dict.fromkeys(shape_of(leaf) for leaf in column)
     if len(shapes) > 1:
         raise ValueError(
-            f"fdbr.{function}: f must return a y of one shape at every turn, but returned shapes "
+            f"fdbr.{function}: f must return a y of one shape in every iteration, but got shapes "
             f"{', '.join(map(str, shapes))}{path and ' at ' + path}"
         )
     for leaf in column:
@@ -194,11 +194,11 @@ def _stacked(function: str, column: list[Any], path: str) -> Any:
 def segments(
     function: str, f: Turn, carry: Any, rows: Any, reverse: bool, size: int
 ) -> tuple[Any, Any]:
-    """`scan_turns` that keeps carries at the ends of segments alone, and recomputes the rest."""
+    """Run `scan_turns` storing only the carries between segments, and recompute the rest."""
     starts = range(0, rows.length, size)
     run = checkpoint(functools.partial(_segment, function, f, reverse))
     parts = []
-    if rows.length:  # numbers of Python find their dtypes once, before the first segment
+    if rows.length:  # Python numbers take their dtypes once, before the first segment
         first = rows[rows.length - 1 if reverse else 0]
         carry, _ = settled(lambda carry: pair(function, f(carry, first)), carry)
     for start in reversed(starts) if reverse else starts:
@@ -215,7 +215,7 @@ def _segment(function: str, f: Turn, reverse: bool, carry: Any, rows: Any) -> tu
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Trees of stacked results, one after the other."""
+    """Concatenate trees of stacked results."""
 
     def one(*leaves: Any) -> Any:
         out = leaves[0] if len(leaves) == 1 else ops.concat(leaves)

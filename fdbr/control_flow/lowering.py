@@ -1,7 +1,8 @@
-"""Scans of compiled programs as the loops that machine code knows.
+"""Lowering of scans to the loops of compiled programs.
 
-A scan is a step of its own as long as transformations may come.  Where a program is compiled there
-are none left: what a turn does is the body of a loop like those that were found in Python's.
+During capture a scan is one step, because transformations may still be applied to it.  When its
+program is compiled none are left, so its body becomes the body of a loop like those that are rolled
+from Python's loops.
 """
 
 from collections.abc import Sequence
@@ -10,14 +11,15 @@ from typing import Any
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import LOOP, LOWERED, Loop, stack_kind
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Variable, is_variable, kind_of
-from fdbr.control_flow.body_tracing import CALL, STOP
+from fdbr.control_flow.body_tracing import STOP
 from fdbr.control_flow.scan_rules import SCAN, Scan
+from fdbr.transforms.custom_call import CALL
 
 __all__ = ["loop_of_scan"]
 
 
 def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
-    """The steps that do what a scan does, by a loop; `None` if a turn changes kinds of values."""
+    """Return the steps of a scan as a loop; `None` if an iteration changes the avals of values."""
     scan: Scan = step.params["scan"]
     found = _plain(scan.body.program)
     if found is None:
@@ -43,9 +45,9 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
         if kind_of(data[0][0]) != numbers[0].kind:
             return None
     body = Program(program.name, (*starts, *rows, *numbers, *rest), program.steps, program.outputs)
-    way = (scan.length - 1, -1) if scan.reverse else (0, 1)
-    ways = (way,) * len(rows)
-    loop = Loop(body, scan.length, scan.carried, 0, ways, tuple(data))
+    direction = (scan.length - 1, -1) if scan.reverse else (0, 1)
+    directions = (direction,) * len(rows)
+    loop = Loop(body, scan.length, scan.carried, 0, directions, tuple(data))
     last, stacks = step.outs[: scan.carried], step.outs[scan.carried :]
     kinds = [stack_kind(v.kind, scan.length) for v in program.outputs[scan.carried :]]
     if [v.kind for v in (*last, *stacks)] != [*(v.kind for v in starts), *kinds]:
@@ -60,9 +62,9 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
 
 
 def _plain(program: Program) -> tuple[Program, list[Any]] | None:
-    """A body without the marks that transformations need; `None` if it states derivatives.
+    """Return a body without the markers of transformations; `None` if it states derivatives.
 
-    The arrays within it are inputs after the others.
+    Arrays in the body become inputs after the others.
     """
     names: dict[Any, Any] = {}
     arrays: dict[int, tuple[Any, Variable]] = {}
@@ -94,7 +96,7 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
 
 
 def _is_row(array: Any, row: Variable) -> bool:
-    """Whether a row of an array is what a turn takes."""
+    """Return whether an iteration takes a row of an array as it is."""
     kind: Kind = kind_of(array)
     return bool(
         kind.is_array
@@ -107,7 +109,7 @@ def _is_row(array: Any, row: Variable) -> bool:
 
 
 def _reversed(stack: Variable, out: Variable, remat: int) -> Instruction:
-    """Turn round what the turns have stacked from the last row on."""
+    """Reverse the stacked results of iterations that started from the last row."""
     return Instruction(op.SLICE, (stack,), {"key": (slice(None, None, -1),)}, (out,), False, remat)
 
 

@@ -1,4 +1,4 @@
-"""The operands and results of loops in programs, leaf by leaf."""
+"""Helpers for the operands and results of loops in programs, leaf by leaf."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.control_flow.body_tracing import example
 from fdbr.core.array_modules import owner
-from fdbr.core.tracer import Tracer
 from fdbr.ops.declare.unbroadcast import dtype_of, shape_of
 from fdbr.transforms.custom_call import zero_like
 
@@ -18,7 +16,6 @@ __all__ = [
     "cut",
     "examples",
     "for_each",
-    "is_captured",
     "own_memory",
     "scalar",
     "taker",
@@ -29,23 +26,13 @@ __all__ = [
 Leaves = Sequence[Any]
 
 
-def is_captured(top: Any, operands: Leaves) -> bool:
-    """Whether nothing but arrays lies below what is captured."""
-    if type(top) is not CaptureTrace:
-        return isinstance(top, CaptureTrace)
-    return not any(
-        isinstance(leaf, Tracer) and (leaf._trace is not top or isinstance(leaf.value, Tracer))
-        for leaf in operands
-    )
-
-
 def scalar(leaf: Any) -> Any:
-    """A scalar in the place of an array without dimensions."""
+    """Return a scalar for an array without axes, and other leaves as they are."""
     return leaf[()] if type(leaf) is np.ndarray and not leaf.ndim else leaf
 
 
 def own_memory(leaves: Leaves, operands: Leaves) -> tuple[Any, ...]:
-    """Results in memory that neither operands nor constants have, nor other results."""
+    """Return results in memory that operands, constants and other results do not share."""
     theirs = {id(owner(operand)) for operand in operands}
     own: list[Any] = []
     for leaf in leaves:
@@ -57,7 +44,7 @@ def own_memory(leaves: Leaves, operands: Leaves) -> tuple[Any, ...]:
 
 
 class Stack:
-    """Collect the results of turns, in place where that is possible."""
+    """Collects the results of iterations, in place where that is possible."""
 
     __slots__ = ("array", "parts")
 
@@ -72,39 +59,39 @@ class Stack:
         (self.parts if self.array is None else self.array)[index] = part
 
     def whole(self, xp: Any) -> Any:
-        """All of it."""
+        """Return the stacked array."""
         return xp.stack(self.parts) if self.array is None else self.array
 
 
 def zero(value: Any) -> Any:
-    """Zero like a leaf; what stands for a number of Python is as strong as its cotangents are."""
+    """Return zero like a leaf; for a Python number, of the dtype of its cotangents."""
     zero = zero_like(value)
     return np.dtype(type(value)).type(0) if type(zero) is float else zero
 
 
 def taker(leaves: Leaves) -> Callable[[int], list[Any]]:
-    """A function that takes so many of some leaves, those that come next."""
+    """Return a function that takes the next ``count`` of some leaves."""
     given = iter(leaves)
     return lambda count: [next(given) for _ in range(count)]
 
 
 def there(leaves: Leaves) -> list[Any]:
-    """The leaves that are not `None`."""
+    """Return the leaves that are not `None`."""
     return [leaf for leaf in leaves if leaf is not None]
 
 
 def for_each(value: Any, size: int) -> Any:
-    """Repeat for each example what all examples of a batch share."""
+    """Repeat for each example a value that all examples of a batch share."""
     value = ops.asarray(value)
     return ops.broadcast_to(value, (size, *value.shape))
 
 
 def examples(leaves: Leaves) -> list[Any]:
-    """Plain values of the kinds of some leaves."""
+    """Return plain example values with the avals of some leaves."""
     return [example(leaf) for leaf in leaves]
 
 
 def cut(flags: Sequence[bool], counts: tuple[int, int]) -> list[Sequence[bool]]:
-    """Flags in three parts, of which the first two have so many."""
+    """Split flags into three parts, the first two of given lengths."""
     first, second = counts[0], counts[0] + counts[1]
     return [flags[:first], flags[first:second], flags[second:]]

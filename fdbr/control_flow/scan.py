@@ -1,4 +1,4 @@
-"""`scan` and `fori_loop`: loops whose number of turns is known before they begin."""
+"""`scan` and `fori_loop`: loops whose number of iterations is known before they begin."""
 
 import math
 import sys
@@ -14,11 +14,13 @@ from fdbr.control_flow.eager import Counter, Numbered, Rows, pair, scan_turns, s
 from fdbr.core.array_modules import is_array
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.transforms import harvest
 
 __all__ = ["fori_loop", "scan", "segment_size"]
 
 
+@public("fdbr")
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -28,9 +30,9 @@ def scan(
     unroll: int | bool = 1,
     checkpoint: int | bool | None = None,
 ) -> tuple[Any, Any]:
-    """Carry a value through a loop over the rows of arrays, and stack what the turns give.
+    """Carry a value through a loop over the rows of arrays, and stack the results of iterations.
 
-    It is this loop, with trees in the place of arrays::
+    It is this loop, with trees instead of arrays::
 
         def scan(f, init, xs):
             carry, ys = init, []
@@ -39,12 +41,12 @@ def scan(
                 ys.append(y)
             return carry, np.stack(ys)
 
-    and a loop of Python is what it runs, under every transformation.
+    It runs as a Python loop, under every transformation.
 
-    In a jitted function it is one instruction, whose body is traced once, whatever the number of
-    turns; so are its derivatives and batches.  Where the body takes a decision on a value of the
-    turn or has an effect, its turns are traced one by one instead, and `report` of the jitted
-    function says so.
+    In a jitted function it is one instruction, whose body is traced once for any number of
+    iterations; so are its derivatives and batched versions.  If the body branches on a value of
+    the iteration or has a side effect, its iterations are traced one by one instead, and `report`
+    of the jitted function says so.
 
     Parameters
     ----------
@@ -53,31 +55,31 @@ def scan(
         structure, shapes and dtypes of the one that it gets; every ``y`` has one structure and
         the same shapes, or is `None`.
     init
-        The first carry, a tree of arrays and numbers.  Numbers of Python are weak: they take the
-        dtype that the first turn gives them.
+        The first carry, a tree of arrays and numbers.  Python numbers are weak: they take the
+        dtype that the first iteration gives them.
     xs
         A tree of arrays of one length; ``x`` is the tree of their rows along the first axis.
-        `None` if ``f`` needs none; then there must be a ``length``.
+        `None` if ``f`` needs none; then ``length`` is required.
     length
-        The number of turns, where ``xs`` does not tell.
+        The number of iterations, if ``xs`` is `None`.
     reverse
-        Whether the loop begins with the last row.  ``ys`` lie as ``xs`` do all the same.
+        Whether the loop starts with the last row.  ``ys`` are still in the order of ``xs``.
     unroll
-        How many turns go through a jitted program at once: each is then traced by itself.  The
-        values do not depend on it, nor does anything outside of `jit`.
+        How many iterations a jitted program runs at once, each of them traced.  Values do not
+        depend on it, and it has no effect outside of `jit`.
     checkpoint
-        How much is kept for a backward pass.  With `None`, what `checkpoint` says around it, or
-        else everything; with an integer, the carries alone between segments of so many turns,
-        each of which runs again in the backward pass; `True` stands for segments of about the
-        square root of the number of turns, which take the least memory.
+        How much is kept for a backward pass.  `None`: as a surrounding `checkpoint` says, or else
+        everything.  An integer: only the carries between segments of so many iterations, each of
+        which is run again in the backward pass.  `True`: segments of about the square root of the
+        number of iterations, which need the least memory.
 
     Returns
     -------
     carry
         The last carry.
     ys
-        What the turns gave, stacked along a new first axis.  Without a turn, ``f`` is run on rows
-        of zeros, to find out its shapes.
+        The results of iterations, stacked along a new first axis.  Without an iteration, ``f`` is
+        run on rows of zeros to find out its shapes.
 
     Raises
     ------
@@ -85,7 +87,7 @@ def scan(
         If ``f`` does not return a pair; if structure, shapes or dtypes of the carry change, or the
         structure of ``y``; if a leaf is neither array nor number.
     ValueError
-        If lengths differ, or none is told; if ``y`` changes its shape.
+        If lengths differ, or none is given; if ``y`` changes its shape.
 
     >>> import fdbr, numpy as np
     >>> fdbr.scan(lambda c, x: (c + x, c * x), 0.0, np.array([1.0, 2.0, 3.0]))
@@ -102,7 +104,7 @@ def scan(
 def _run(
     function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
 ) -> Any:
-    """The loop: one instruction of what is captured, or else a loop of Python."""
+    """Run the loop: as one instruction during capture, or else in Python."""
     if harvest.are_collected():
         return _marking(function, f, carry, rows, reverse, size, unroll)
     return _loop(function, f, carry, rows, reverse, size, unroll)
@@ -111,7 +113,7 @@ def _run(
 def _marking(
     function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
 ) -> Any:
-    """The loop whose turns give what they have marked beside their ``y``."""
+    """Run the loop with harvested marks as further results of each iteration."""
     watched = harvest.watched_level() is not None
 
     def loop(turn: Any) -> Any:
@@ -119,7 +121,7 @@ def _marking(
             (carry, y), found = turn(*x[:1], carry, x[1]) if watched else turn(carry, x)
             return carry, (y, found)
 
-        if watched:  # each turn by itself, because cotangents come to each by itself
+        if watched:  # in Python, because each iteration's marks get their own cotangents
             carry_, (ys, found) = scan_turns(function, one, carry, Numbered(rows), reverse)
         else:
             carry_, (ys, found) = _loop(function, one, carry, rows, reverse, size, unroll)
@@ -128,7 +130,7 @@ def _marking(
     def checked(carry: Any, x: Any) -> Any:
         return pair(function, f(carry, x))
 
-    return (harvest.turn_by_turn if watched else harvest.through)(loop, checked)
+    return (harvest.through_loop if watched else harvest.through)(loop, checked)
 
 
 def _loop(
@@ -139,12 +141,13 @@ def _loop(
         try:
             return scan_staged(function, f, carry, rows, reverse, size, unroll)
         except NoBodyError as why:
-            captured.unrolled[f"fdbr.{function} is traced turn by turn: {why}"] = None
+            captured.unrolled[f"fdbr.{function} is traced iteration by iteration: {why}"] = None
     if size:
         return segments(function, f, carry, rows, reverse, size)
     return scan_turns(function, f, carry, rows, reverse)
 
 
+@public("fdbr")
 def fori_loop(
     lower: int,
     upper: int,
@@ -156,7 +159,7 @@ def fori_loop(
 ) -> Any:
     """Carry a value through a loop over integers.
 
-    It is this loop, and runs it, under every transformation::
+    It is this loop, under every transformation::
 
         def fori_loop(lower, upper, body_fun, init_val):
             val = init_val
@@ -172,7 +175,7 @@ def fori_loop(
         The first integer, and the one before which the loop ends.
     body_fun
         A pure function ``body_fun(i, val) -> val`` of trees, whose result has the structure,
-        shapes and dtypes of ``val``.  Here ``i`` is an integer of Python, which is weak.
+        shapes and dtypes of ``val``.  ``i`` is a Python integer, which is weak.
     init_val
         The first value, a tree of arrays and numbers; see `scan`.
     unroll, checkpoint
@@ -186,8 +189,8 @@ def fori_loop(
     Raises
     ------
     TypeError
-        If ``lower`` or ``upper`` is no integer, or the structure, shapes or dtypes of the value
-        change.
+        If ``lower`` or ``upper`` is not an integer, or the structure, shapes or dtypes of the
+        value change.
 
     >>> import fdbr, numpy as np
     >>> fdbr.fori_loop(1, 5, lambda i, product: i * product, 1)
@@ -214,7 +217,7 @@ def _stop(upper: Any) -> int:
 
 
 def _rows(xs: Any, length: Any) -> Rows:
-    """The rows to go over, or an error if there are none."""
+    """Return the rows to iterate over; raise if there are none."""
     leaves, structure = tree.flatten(xs)
     lengths: dict[int, str] = {}
     for leaf, path in zip(leaves, tree.paths_of(structure), strict=True):
@@ -222,7 +225,7 @@ def _rows(xs: Any, length: Any) -> Rows:
         if not shape:
             raise TypeError(
                 f"fdbr.scan: xs{path and ' at ' + path} is {describe(leaf)}, which has no rows; "
-                "what is the same at every turn is best seen by f from around it"
+                "let f capture a value that is the same in every iteration"
             )
         lengths.setdefault(shape[0], f"xs{path}")
     if length is not None:
@@ -236,14 +239,14 @@ def _rows(xs: Any, length: Any) -> Rows:
 
 
 def _turns_at_once(function: str, unroll: Any) -> int:
-    """The number of turns that go into a program at once."""
+    """Return the number of iterations that a program runs at once."""
     if isinstance(unroll, bool):
         return sys.maxsize if unroll else 1
     return integer(f"fdbr.{function}", "unroll", unroll, least=1)
 
 
 def segment_size(function: str, checkpoint: Any, length: int) -> int:
-    """The number of turns in a segment; 0 if nothing is to run again."""
+    """Return the number of iterations in a segment; 0 if nothing is recomputed."""
     if checkpoint is None or checkpoint is False:
         return 0
     if checkpoint is True:

@@ -16,22 +16,17 @@ from fdbr.control_flow.operands import (
     cut,
     examples,
     for_each,
-    is_captured,
     own_memory,
     scalar,
     taker,
     there,
     zero,
 )
-from fdbr.core.ownership import publish
-from fdbr.core.primitive import dispatch
-from fdbr.core.tape import ReverseTrace
-from fdbr.core.tracer import ended, escaped
+from fdbr.core.tracer import Trace
 from fdbr.pytrees.structure import is_inexact
-from fdbr.transforms.custom_call import innermost, taken_off
-from fdbr.transforms.jvp import ForwardTrace, jvp
+from fdbr.transforms.jvp import jvp
 from fdbr.transforms.vjp import vjp
-from fdbr.transforms.vmap import BatchTrace, BatchTracer, on_batch
+from fdbr.transforms.vmap import BatchTrace, on_batch
 
 __all__ = ["SCAN", "Scan", "apply"]
 
@@ -106,18 +101,7 @@ class Scan:
 
 def apply(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
     """The last carry and the stacked results, on operands that may be traced."""
-    top: Any = innermost(operands)
-    if top is not None and ended(top):
-        raise escaped(top, "fdbr.scan")
-    rule = _RULES.get(type(top))
-    try:
-        if rule is not None:
-            return rule(scan, top, operands, *taken_off(top, operands))
-    except NoBodyError:
-        return _unrolled(scan, operands)
-    if top is not None and not is_captured(top, operands):
-        return _unrolled(scan, operands)
-    outs: tuple[Any, ...] = dispatch(SCAN, tuple(operands), {"scan": scan})
+    outs: tuple[Any, ...] = SCAN.apply(*operands, scan=scan)
     return outs
 
 
@@ -150,13 +134,10 @@ def _run(xp: Any, *operands: Any, scan: Scan) -> tuple[Any, ...]:
     return (*own_memory(carry, operands), *(stack.whole(xp) for stack in stacks))
 
 
-SCAN = Step("scan", _run, lambda *operands, scan: apply(scan, operands))
-
-
 # --- reverse mode -------------------------------------------------------------------
 
 
-def _reverse(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Sequence[bool]) -> Any:
+def _reverse(trace: Trace, values: Leaves, mine: Sequence[bool], scan: Scan) -> Any:
     base, carry, xs, consts = scan.split(values)
     flags = [*(False for _ in base), *map(is_inexact, carry), *mine[len(base) + len(carry) :]]
 
@@ -167,15 +148,14 @@ def _reverse(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Seque
     found = _scanned(body, scan, base, carry, xs, consts, scan.reverse, scan.carried)
     count = len(scan.body.outs)
     outs, saved = tuple(found[:count]), found[count:]
-    parents = [leaf.node for leaf, own in zip(operands, mine, strict=True) if own]
 
-    def pull(cotangents: list[Any]) -> list[Any]:
+    def vjp_of_scan(cotangents: list[Any]) -> list[Any]:
         try:
             return _pulled(scan, values, mine, outs, saved, cotangents)
         except NoBodyError:
             return _pulled_by_hand(scan, values, mine, cotangents)
 
-    return top.joint("scan", outs, parents, pull)
+    return outs, vjp_of_scan
 
 
 def _vjp_of_turn(scan: Scan, leaves: Leaves, flags: Sequence[bool], used: Any = None) -> Any:
@@ -273,8 +253,7 @@ def _pulled_by_hand(
 # --- forward mode -------------------------------------------------------------------
 
 
-def _forward(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Sequence[bool]) -> Any:
-    tangents = [leaf.tangent if own else None for leaf, own in zip(operands, mine, strict=True)]
+def _forward(trace: Trace, values: Leaves, tangents: Leaves, scan: Scan) -> Any:
     base, carry, xs, consts = scan.split(values)
     _, of_carry, of_xs, of_consts = scan.split(tangents)
     active = [is_inexact(leaf) for leaf in carry]
@@ -324,13 +303,13 @@ def _forward(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Seque
     ys = take(len(outputs) - scan.carried)
     slopes = [next(last_slopes) if one else None for one in active]
     slopes += [take(1)[0] if one else None for one in outputs[scan.carried :]]
-    return tuple(map(top.output, [*last, *ys], slopes))
+    return [*last, *ys], slopes
 
 
 # --- batches ------------------------------------------------------------------------
 
 
-def _batch(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Sequence[bool]) -> Any:
+def _batch(trace: BatchTrace, values: Leaves, mine: Sequence[bool], scan: Scan) -> Any:
     base, carry, xs, consts = scan.split(values)
     own_base, own_carry, own_xs, own_consts = scan.split(mine)
     if any(own_base):
@@ -341,19 +320,19 @@ def _batch(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Sequenc
     def body(leaves: list[Any]) -> list[Any]:
         flags = [*own_base, *own_carry, *own_xs, *own_consts]
         program = scan.body.program
-        results, own = on_batch(lambda given: evaluate(program, given), top.size, leaves, flags)
+        results, own = on_batch(lambda given: evaluate(program, given), trace.size, leaves, flags)
         own_ys[:] = own[scan.carried :]
         for i in range(scan.carried):
             if own[i] and not own_carry[i]:
                 own_carry[i] = True
                 raise _MoreInBatchError
             if own_carry[i] and not own[i]:
-                results[i] = for_each(results[i], top.size)
+                results[i] = for_each(results[i], trace.size)
         return results
 
     while True:
         starts = [
-            for_each(value, top.size) if own and not given else value
+            for_each(value, trace.size) if own and not given else value
             for value, own, given in zip(carry, own_carry, scan.split(mine)[1], strict=True)
         ]
         try:
@@ -361,19 +340,20 @@ def _batch(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Sequenc
             break
         except _MoreInBatchError:
             continue
-    outs = []
-    for i, out in enumerate(found):
-        if i < scan.carried:
-            own = own_carry[i]
-        else:
-            own = own_ys[i - scan.carried]
-            out = ops.moveaxis(out, 1, 0) if own else out
-        outs.append(BatchTracer(top, out) if own else publish(top, out))
-    return tuple(outs)
+    last, ys = found[: scan.carried], found[scan.carried :]
+    ys = [ops.moveaxis(y, 1, 0) if own else y for y, own in zip(ys, own_ys, strict=True)]
+    return [*last, *ys], [*own_carry, *own_ys]
 
 
 class _MoreInBatchError(Exception):
-    """A leaf of the carry that was the same for all examples differs after a turn."""
+    """A leaf of the carry that was the same for all examples differs after an iteration."""
 
 
-_RULES: dict[Any, Any] = {ReverseTrace: _reverse, ForwardTrace: _forward, BatchTrace: _batch}
+SCAN = Step(
+    "scan",
+    _run,
+    lambda why, *operands, scan: _unrolled(scan, operands),
+    reverse=_reverse,
+    forward=_forward,
+    batch=_batch,
+)

@@ -1,4 +1,4 @@
-"""`while_loop`: a loop that ends when a condition says so."""
+"""`while_loop`: a loop that ends when a condition is false."""
 
 import functools
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from fdbr.control_flow.body_tracing import NoBodyError
 from fdbr.control_flow.carry import check_carry, first_carry, kept, settled
 from fdbr.control_flow.while_rules import While, apply
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.transforms import harvest
 from fdbr.transforms.checkpoint import checkpoint as recomputed
 
@@ -20,6 +21,7 @@ __all__ = ["while_loop"]
 _BOOL = np.dtype(bool)
 
 
+@public("fdbr")
 def while_loop(
     cond_fun: Callable[[Any], Any],
     body_fun: Callable[[Any], Any],
@@ -27,9 +29,9 @@ def while_loop(
     *,
     checkpoint: int | None = None,
 ) -> Any:
-    """Carry a value through a loop for as long as a condition holds.
+    """Carry a value through a loop while a condition holds.
 
-    It is this loop, and runs it::
+    It is this loop::
 
         def while_loop(cond_fun, body_fun, init_val):
             val = init_val
@@ -37,30 +39,31 @@ def while_loop(
                 val = body_fun(val)
             return val
 
-    Reverse mode works, where JAX's refuses: the tape has as many turns as there were.  Under
-    `vmap`, examples that take different numbers of turns take different paths (see `vmap`), so each
-    ends where it would end alone.
+    Unlike in JAX, reverse mode works: the tape records the iterations that were run.  Under
+    `vmap`, examples with different numbers of iterations take different paths (see `vmap`), so
+    each ends where it would end alone.
 
     In a jitted function it is one instruction, whose functions are traced once, and the number of
-    turns may differ from call to call.  Its gradient keeps the value of each turn while it runs,
-    and not before.  A batch goes on until all examples have ended; those that have ended keep their
-    value.  Where a function takes a decision on a value of the turn or has an effect, and where a
-    gradient of it is differentiated, the turns are traced one by one instead, and `report` of the
-    jitted function says so.
+    iterations may differ between calls.  Its gradient stores the value of each iteration only
+    while it is computed.  A batch continues until all examples have ended; those that have ended
+    keep their value.  If a function branches on a value of the iteration or has a side effect, or
+    if a gradient of the loop is differentiated, the iterations are traced one by one instead, and
+    `report` of the jitted function says so.
 
     Parameters
     ----------
     cond_fun
-        A pure function of the value, whose result is a truth value.
+        A pure function of the value, whose result is a boolean.
     body_fun
         A pure function ``body_fun(val) -> val`` of trees, whose result has the structure, shapes
         and dtypes of ``val``.
     init_val
-        The first value, a tree of arrays and numbers; numbers of Python take the dtype that the
-        first turn gives them.
+        The first value, a tree of arrays and numbers; Python numbers take the dtype that the first
+        iteration gives them.
     checkpoint
-        `None`, or after how many turns the value is kept for a backward pass, in which the turns
-        between run again; nothing else is kept then.  What is one instruction needs none.
+        `None`, or after how many iterations the value is stored for a backward pass, which runs
+        the iterations between again; nothing else is stored then.  In a jitted function it is not
+        needed.
 
     Returns
     -------
@@ -81,7 +84,8 @@ def while_loop(
     True
     """
     with harvest.refused(
-        "is marked in fdbr.while_loop, whose turns give nothing; mark it in a scan, or carry it"
+        "is marked in fdbr.while_loop, which returns nothing per iteration; mark it in a scan, or "
+        "carry it"
     ):
         return _loop(cond_fun, body_fun, init_val, checkpoint)
 
@@ -93,11 +97,11 @@ def _loop(cond_fun: Any, body_fun: Any, init_val: Any, checkpoint: int | None) -
         try:
             return _staged(cond_fun, body_fun, val)
         except NoBodyError as why:
-            captured.unrolled[f"fdbr.while_loop is traced turn by turn: {why}"] = None
+            captured.unrolled[f"fdbr.while_loop is traced iteration by iteration: {why}"] = None
     if checkpoint is None:
         return tree.map(kept, _turns(cond_fun, body_fun, None, val)[0])
     most = integer("fdbr.while_loop", "checkpoint", checkpoint, least=1)
-    if _holds(cond_fun(val)):  # numbers of Python find their dtypes before the first segment
+    if _holds(cond_fun(val)):  # Python numbers take their dtypes before the first segment
         val, _ = settled(lambda val: (body_fun(val), None), val)
     run = recomputed(functools.partial(_turns, cond_fun, body_fun, most))
     goes_on = True
@@ -107,7 +111,7 @@ def _loop(cond_fun: Any, body_fun: Any, init_val: Any, checkpoint: int | None) -
 
 
 def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
-    """The loop as one instruction of what is captured."""
+    """Capture the loop as one instruction."""
     structure = tree.structure(val)
 
     def cond(leaves: list[Any]) -> list[Any]:
@@ -125,7 +129,7 @@ def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
 
         try:
             loop = While(cond, body, tree.leaves(val), ())
-        except Exception as error:  # the loop itself raises it better, if it has a turn at all
+        except Exception as error:  # running the loop raises a better one, if it has an iteration
             raise NoBodyError(f"its body raises {type(error).__name__}") from error
         return tree.unflatten(form, loop.body.outs), loop
 
@@ -137,7 +141,7 @@ def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
 
 
 def _turns(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tuple[Any, bool]:
-    """The value after so many turns, and whether there may be more."""
+    """Return the value after at most ``most`` iterations, and whether there may be more."""
     count = 0
     while _holds(cond_fun(val)):
         if count == most:
@@ -153,17 +157,17 @@ def _turns(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tuple[An
 
 
 def _holds(answer: Any) -> bool:
-    """The answer of a condition."""
+    """Return the outcome of a condition."""
     _check_answer(answer)
     return bool(answer)
 
 
 def _check_answer(answer: Any) -> None:
-    """The error for what is no truth value."""
+    """Raise if a condition's result is not a boolean scalar."""
     if answer is True or answer is False:
         return
     if getattr(answer, "dtype", None) != _BOOL or answer.shape != ():
         raise TypeError(
             "fdbr.while_loop: cond_fun must return a truth value, a scalar of dtype bool, not "
-            f"{describe(answer)}; to ask all elements, say np.all(…) or np.any(…)"
+            f"{describe(answer)}; to test all elements, use np.all(…) or np.any(…)"
         )

@@ -15,15 +15,11 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.compiler.capture.tracers import capturing
-from fdbr.control_flow.body_tracing import Body, NoBodyError, Step, evaluate, example, stage
-from fdbr.control_flow.operands import for_each, is_captured, own_memory, scalar, zero
-from fdbr.core.ownership import publish
-from fdbr.core.primitive import dispatch
-from fdbr.core.tape import ReverseTrace
-from fdbr.core.tracer import ended, escaped, stop_gradient
+from fdbr.control_flow.body_tracing import Body, Step, evaluate, example, stage
+from fdbr.control_flow.operands import for_each, own_memory, scalar, zero
+from fdbr.core.tracer import Trace, stop_gradient
 from fdbr.pytrees.structure import is_inexact
-from fdbr.transforms.custom_call import innermost, taken_off
-from fdbr.transforms.jvp import ForwardTrace, jvp
+from fdbr.transforms.jvp import jvp
 from fdbr.transforms.vjp import vjp
 from fdbr.transforms.vmap import BatchTrace, BatchTracer, on_batch
 
@@ -114,28 +110,20 @@ class While:
 
 def apply(loop: While, operands: Leaves) -> tuple[Any, ...]:
     """The last carry, on operands that may be traced."""
-    return _applied(loop, operands, _RULES, _WHILE, loop.unrolled)
+    outs: tuple[Any, ...] = _WHILE.apply(*operands, loop=loop)
+    return outs
 
 
-def _applied(
-    loop: While, operands: Leaves, rules: Any, step: Step, unrolled: Any, **params: Any
-) -> tuple[Any, ...]:
-    top: Any = innermost(operands)
-    if top is not None and ended(top):
-        raise escaped(top, "fdbr.while_loop")
-    rule = rules.get(type(top))
-    try:
-        if rule is not None:
-            return tuple(rule(loop, top, operands, *taken_off(top, operands), **params))
-        if top is None or is_captured(top, operands):
-            return tuple(dispatch(step, tuple(operands), {"loop": loop, **params}))
-        why = f"there is a {type(top).__name__} around its derivative"
-    except NoBodyError as error:
-        why = str(error)
+def _unrolled(why: str, *operands: Any, loop: While) -> list[Any]:
+    _note_unrolled(why)
+    return loop.unrolled(operands)
+
+
+def _note_unrolled(why: str) -> None:
+    """Have the report on a jitted function say why a loop of it is not one step."""
     captured = capturing.get()
     if captured is not None:
-        captured.unrolled[f"fdbr.while_loop is traced turn by turn: {why}"] = None
-    return tuple(unrolled(operands))
+        captured.unrolled[f"fdbr.while_loop is traced iteration by iteration: {why}"] = None
 
 
 def _run(xp: Any, *operands: Any, loop: While) -> tuple[Any, ...]:
@@ -159,47 +147,39 @@ def _carries(loop: While, operands: Leaves) -> Any:
     yield carry
 
 
-_WHILE = Step("while_loop", _run, lambda *operands, loop: apply(loop, operands))
-
-
 # --- reverse mode -------------------------------------------------------------------
 
 
-def _reverse(loop: While, top: Any, operands: Leaves, values: Leaves, mine: Sequence[bool]) -> Any:
+def _reverse(trace: Trace, values: Leaves, mine: Sequence[bool], loop: While) -> Any:
     outs = apply(loop, values)
-    parents = [leaf.node for leaf, own in zip(operands, mine, strict=True) if own]
     wanted = tuple(mine)
 
-    def pull(cotangents: list[Any]) -> list[Any]:
+    def vjp_of_loop(cotangents: list[Any]) -> list[Any]:
         slopes = [
             (zero(out) if ct is None else ct)
             for ct, out in zip(cotangents, outs, strict=True)
             if is_inexact(out)
         ]
-        return list(_pulled(loop, wanted, [*values, *slopes]))
+        return list(_BACK.apply(*values, *slopes, loop=loop, wanted=wanted))
 
-    return top.joint("while_loop", outs, parents, pull)
+    return outs, vjp_of_loop
 
 
-def _pulled(loop: While, wanted: Any, operands: Leaves) -> tuple[Any, ...]:
-    """The cotangents of the wanted operands; those of the results come after the operands."""
+def _unrolled_back(why: str, *operands: Any, loop: While, wanted: tuple[bool, ...]) -> list[Any]:
+    _note_unrolled(why)
+    values, slopes = operands[: len(wanted)], operands[len(wanted) :]
 
-    def unrolled(operands: Leaves) -> list[Any]:
-        values, slopes = operands[: len(wanted)], operands[len(wanted) :]
+    def outs(*moved: Any) -> list[Any]:
+        new = iter(moved)
+        given = [next(new) if own else v for own, v in zip(wanted, values, strict=True)]
+        return [out for out in loop.unrolled(given) if is_inexact(out)]
 
-        def outs(*moved: Any) -> list[Any]:
-            new = iter(moved)
-            given = [next(new) if own else v for own, v in zip(wanted, values, strict=True)]
-            return [out for out in loop.unrolled(given) if is_inexact(out)]
-
-        return list(
-            vjp(outs, *(v for own, v in zip(wanted, values, strict=True) if own))[1](list(slopes))
-        )
-
-    return _applied(loop, operands, _RULES_BACK, _BACK, unrolled, wanted=wanted)
+    chosen = (v for v, own in zip(values, wanted, strict=True) if own)
+    return list(vjp(outs, *chosen)[1](list(slopes)))
 
 
 def _run_back(xp: Any, *operands: Any, loop: While, wanted: tuple[bool, ...]) -> tuple[Any, ...]:
+    """The cotangents of the wanted operands; those of the results come after the operands."""
     values, slopes = operands[: len(wanted)], list(map(scalar, operands[len(wanted) :]))
     carry, consts, _ = loop.takes(values)
     # what the condition alone takes has no derivative
@@ -260,21 +240,13 @@ def _back_of(
     return lambda *leaves: code.run(*leaves, *body.found)
 
 
-_BACK = Step(
-    "while_loop_vjp",
-    _run_back,
-    lambda *operands, loop, wanted: _pulled(loop, wanted, operands),
-)
-
-
 # --- forward mode -------------------------------------------------------------------
 
 
-def _forward(loop: While, top: Any, operands: Leaves, values: Leaves, mine: Sequence[bool]) -> Any:
+def _forward(trace: Trace, values: Leaves, tangents: Leaves, loop: While) -> Any:
     carry, consts = values[: loop.carried], values[loop.carried :]
     active = [is_inexact(leaf) for leaf in carry]
-    flags = [*active, *mine[loop.carried :]]
-    tangents = [leaf.tangent if own else None for leaf, own in zip(operands, mine, strict=True)]
+    flags = [*active, *(t is not None for t in tangents[loop.carried :])]
     starts = [
         zero(v) if t is None else t
         for v, t, one in zip(carry, tangents, active, strict=False)
@@ -297,8 +269,7 @@ def _forward(loop: While, top: Any, operands: Leaves, values: Leaves, mine: Sequ
 
     found = _looped(cond, body, [*carry, *starts], [*consts, *moved], loop.masked)
     given = iter(found[count:])
-    slopes = [next(given) if one else None for one in active]
-    return map(top.output, found[:count], slopes)
+    return found[:count], [next(given) if one else None for one in active]
 
 
 def _looped(
@@ -368,24 +339,15 @@ def _masked(loop: While, leaves: Leaves) -> list[Any]:
     return [ops.where(goes_on, out, old) for out, old in zip(outs, leaves, strict=False)]
 
 
-def _batch(loop: While, top: Any, operands: Leaves, values: Leaves, mine: Sequence[bool]) -> Any:
-    new, given, own = _batched(loop, top.size, values, mine)
-    outs = apply(new, given)
-    return [
-        BatchTracer(top, out) if one else publish(top, out)
-        for out, one in zip(outs, own, strict=False)
-    ]
+def _batch(trace: BatchTrace, values: Leaves, mine: Sequence[bool], loop: While) -> Any:
+    new, given, own = _batched(loop, trace.size, values, mine)
+    return apply(new, given), own[: loop.carried]
 
 
 def _batch_back(
-    loop: While,
-    top: Any,
-    operands: Leaves,
-    values: Leaves,
-    mine: Sequence[bool],
-    wanted: tuple[bool, ...],
+    trace: BatchTrace, values: Leaves, mine: Sequence[bool], loop: While, wanted: tuple[bool, ...]
 ) -> Any:
-    """Of each example its own cotangents, also of what all examples share."""
+    """Each example's own cotangents, also those of operands that all examples share."""
     count = len(wanted)
     flags = [own or one for own, one in zip(mine[:count], wanted, strict=True)]
     active = [i for i in range(loop.carried) if is_inexact(values[i])]
@@ -394,17 +356,18 @@ def _batch_back(
             flags[i] or had
         )  # a batch of cotangents, as of a Jacobian, makes one of the carry
     full = [
-        for_each(v, top.size) if one and not own else v
+        for_each(v, trace.size) if one and not own else v
         for v, one, own in zip(values, flags, mine, strict=False)
     ]
-    new, given, own = _batched(loop, top.size, full, flags)
+    new, given, own = _batched(loop, trace.size, full, flags)
     slopes = [
-        for_each(s, top.size) if own[i] and not had else s
+        for_each(s, trace.size) if own[i] and not had else s
         for s, had, i in zip(values[count:], mine[count:], active, strict=True)
     ]
-    found = _pulled(new, (*wanted, *(False for _ in new.found)), [*given, *slopes])
-    return [BatchTracer(top, out) for out in found]
+    wanted = (*wanted, *(False for _ in new.found))
+    found = _BACK.apply(*given, *slopes, loop=new, wanted=wanted)
+    return found, [True] * len(found)
 
 
-_RULES: dict[Any, Any] = {ReverseTrace: _reverse, ForwardTrace: _forward, BatchTrace: _batch}
-_RULES_BACK: dict[Any, Any] = {BatchTrace: _batch_back}
+_WHILE = Step("while_loop", _run, _unrolled, reverse=_reverse, forward=_forward, batch=_batch)
+_BACK = Step("while_loop_vjp", _run_back, _unrolled_back, batch=_batch_back)

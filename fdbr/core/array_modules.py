@@ -15,6 +15,7 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.copy import copied_into
 from fdbr.core import devices
+from fdbr.errors.public import public
 from fdbr.pytrees import structure
 from fdbr.pytrees.locking import is_locked, kept_copies, lock
 from fdbr.pytrees.locking import owner as owner
@@ -45,6 +46,7 @@ def see_through(kind: type) -> None:
     _wrappers.append(kind)
 
 
+@public("fdbr.backend", explained=False)
 def array_module(*values: Any) -> ModuleType:
     """Return the array module of the given values: NumPy, CuPy, or their own namespace.
 
@@ -177,6 +179,7 @@ def module_for(device: Any) -> Any:
 # --- reading and writing ------------------------------------------------------------
 
 
+@public("fdbr.backend")
 def protect(array: Any) -> Any:
     """Return a read-only array with the same elements: the array itself if locked, else a copy."""
     if not hasattr(array, "dtype") or is_locked(array):
@@ -210,6 +213,7 @@ def copy_of(array: Any) -> Any:
 # --- devices ------------------------------------------------------------------------
 
 
+@public("fdbr.backend")
 def to_numpy(array: Any) -> Any:
     """Return the elements of an array as a NumPy array in host memory."""
     if hasattr(array, "get") and not isinstance(array, np.ndarray | np.generic):
@@ -217,6 +221,7 @@ def to_numpy(array: Any) -> Any:
     return np.asarray(array)
 
 
+@public("fdbr")
 def device_get(values: Any) -> Any:
     """Return a tree with every array moved to host memory, as read-only NumPy arrays.
 
@@ -246,6 +251,7 @@ def _is_traced(leaf: Any) -> bool:
     return module_of(type(leaf), leaf) is _BELOW and leaf.__class__ not in (float, int, complex)
 
 
+@public("fdbr")
 def device_put(values: Any, device: int | str | None = None) -> Any:
     """Return a tree with every array moved to a device.
 

@@ -3,14 +3,26 @@
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from fdbr.core.array_modules import array_module, on_device, owner, several
+from fdbr.core.observation import hook
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
 from fdbr.errors.checks import describe, number_types, refuse_other_kinds
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import unexplained
 
-__all__ = ["EXPLAINED", "Primitive", "dispatch", "dispatch_view", "host_types", "registry"]
+__all__ = [
+    "EXPLAINED",
+    "Facts",
+    "Primitive",
+    "dispatch",
+    "dispatch_view",
+    "host_types",
+    "registry",
+    "seen",
+]
 
 
 host_types = frozenset({np.ndarray, np.float64, np.float32})
@@ -24,18 +36,82 @@ registry: dict[str, "Primitive"] = {}
 """Every primitive by name."""
 
 
+@attrs.frozen(kw_only=True)
+class Facts:
+    """What a primitive's declaration tells compilers and in-place operators about its value.
+
+    Attributes
+    ----------
+    effect
+        Whether it has a side effect: such steps of a program are neither dropped nor merged, and
+        keep their order.
+    collective
+        Whether all processes of a run do it together: each has to do it as often as the others
+        and in the same order.  In a program such a step has a side effect whose results may be
+        read.
+    elementwise
+        Whether each element of its value depends only on the operands' elements at the same index,
+        after broadcasting.
+    fresh
+        Whether its value never shares memory with an operand.
+    compound
+        Whether a compiler may trace its value function, and fuse the operations it is made of with
+        others.
+    shorthand
+        Whether its value applies other operations to traced operands: a compiler always traces
+        those instead, which run faster fused than one by one.
+    fold
+        How it combines the elements along ``axes``: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``;
+        empty for other operations.
+    cost
+        About how many additions NumPy takes for an element, where it has a loop faster than any
+        formula; 0 if unknown.
+    exact
+        The function of Python numbers that computes the same without rounding; `None` if there is
+        none.
+    total
+        Whether it has a value for all numbers that operands of such shapes and dtypes may hold, so
+        that it raises no error for some of them.  Linear and multilinear operations without integer
+        operands and folds are total anyway; other operations state it.
+    view
+        When NumPy's result is a view of the first operand: ``"always"``; ``"read-only"``;
+        ``"elements"``, unless one element is taken; ``"contiguous"``, where the memory order allows
+        it; empty for never.  In-place operators read it.
+    """
+
+    effect: bool = False
+    collective: bool = False
+    elementwise: bool = False
+    fresh: bool = False
+    compound: bool = False
+    shorthand: bool = False
+    fold: str = ""
+    cost: int = 0
+    exact: Callable[..., Any] | None = None
+    total: bool = False
+    view: str = ""
+
+
+_NO_FACTS = Facts()
+
+
 class Primitive:
     """An operation that transformations know.
 
-    Operands are positional; everything that is structure (axes, shapes, dtypes) is a
-    keyword.
+    Operands are positional; all structure (axes, shapes, dtypes) is a keyword.
+
+    Parameters
+    ----------
+    registered
+        Whether it is an operation of the registry, or a step of programs alone.  Primitives with a
+        side effect never are operations of the registry.
 
     Attributes
     ----------
     name
         Its name in the registry and in messages.
     kind
-        The kind by which it was declared: it tells which rules it has and why.
+        The kind of declaration, which decides the rules it has.
     value
         ``value(xp, *operands, **params)``: the operation on arrays of the module ``xp``.
     rules
@@ -45,60 +121,11 @@ class Primitive:
         derivative is zero.
     batch
         ``batch(apply, values, batched, size, params)`` is the operation on a batch.
-    effect
-        Whether it does something beside what it gives: such steps of a program are neither
-        dropped nor merged, and keep their order.  It is no operation of the registry then.
-    elementwise
-        Whether each element of its value depends on nothing but the elements of the operands at
-        the same place, after broadcasting.
-    fresh
-        Whether its value never shares memory with an operand.
-    compound
-        Whether a compiler may follow its value function, and join the operations that it is made
-        of with others.
-    shorthand
-        Whether its value applies other operations to traced operands: a compiler takes those in
-        its place, which is faster than they are one by one.
-    fold
-        How it combines the elements along ``axes``: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, or
-        not at all.
-    cost
-        About how many additions NumPy takes for an element, where it has a loop faster than any
-        formula; 0 where nobody said so.
-    exact
-        The function of Python's numbers that it stands for, which is not rounded.
-    meeting
-        Whether all processes of a run do it together, which is an effect: each has to do it as
-        often as the others and in the same order, and what it gives may be read.
-    total
-        Whether it has a value for whatever numbers operands of such shapes and dtypes hold: it
-        raises no error for some of them.  Linear and multilinear operations have, but for the
-        integers among their operands, and so have folds; others say so.
-    view
-        How NumPy's result shows the memory of the first operand: ``"always"``; ``"read-only"``;
-        ``"elements"``, unless one element is taken; ``"contiguous"``, where that memory allows
-        it; empty if it never does.  In-place operators ask for it.
-
-    One that is not ``registered`` is no operation of the registry, but a part of programs alone.
+    facts
+        What compilers and in-place operators know about its value.
     """
 
-    __slots__ = (
-        *(
-            "batch",
-            "compound",
-            "cost",
-            "effect",
-            "elementwise",
-            "exact",
-            "fold",
-            "forward",
-            "fresh",
-            "meeting",
-            "shorthand",
-            "total",
-        ),
-        *("kind", "name", "rules", "value", "view"),
-    )
+    __slots__ = ("batch", "facts", "forward", "kind", "name", "rules", "value")
 
     def __init__(
         self,
@@ -108,21 +135,11 @@ class Primitive:
         rules: Any,
         forward: Callable[..., Any] | None,
         batch: Callable[..., Any] | None,
-        effect: bool = False,
+        facts: Facts = _NO_FACTS,
         *,
-        elementwise: bool = False,
-        fresh: bool = False,
-        compound: bool = False,
-        shorthand: bool = False,
-        fold: str = "",
-        cost: int = 0,
-        exact: Callable[..., Any] | None = None,
-        total: bool = False,
         registered: bool = True,
-        meeting: bool = False,
-        view: str = "",
     ) -> None:
-        registered = registered and not effect
+        registered = registered and not facts.effect
         if registered and name in registry:
             raise ValueError(f"there is a primitive named {name!r} already")
         self.name = name
@@ -131,17 +148,7 @@ class Primitive:
         self.rules = rules
         self.forward = forward
         self.batch = batch
-        self.effect = effect
-        self.elementwise = elementwise
-        self.fresh = fresh
-        self.compound = compound
-        self.shorthand = shorthand
-        self.fold = fold
-        self.cost = cost
-        self.exact = exact
-        self.total = total
-        self.meeting = meeting
-        self.view = view
+        self.facts = facts
         if registered:
             registry[name] = self
 
@@ -151,6 +158,7 @@ class Primitive:
 
     def explain(self, error: Exception, args: Any) -> Exception:
         """The error of an array module, with the op and its operands named."""
+        error = unexplained(error)
         if str(error).startswith("fdbr."):
             return error
         operands = ", ".join(describe(arg) for arg in args)
@@ -165,6 +173,8 @@ class Primitive:
 def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a primitive: to arrays at once, to traced values through the innermost trace."""
     if len(args) == 1 and type(args[0]) in host_types:  # a usual case, without the loop
+        if hook.watch is not None:
+            primitive = seen(primitive)
         try:
             return primitive.value(np, args[0], **params) if params else primitive.value(np, *args)
         except EXPLAINED as error:
@@ -190,6 +200,8 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
         if foreign:
             args = _as_arrays(args, f"fdbr.ops.{primitive.name}")
         return top.process(primitive, args, params)
+    if hook.watch is not None:
+        primitive = seen(primitive)
     try:
         if host and not foreign:
             if not params and len(args) == 2:  # the usual case, without unpacking
@@ -209,6 +221,8 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
     """`dispatch` for an operation with a `view`: a traced result refers to its base."""
     x = args[0]
     if type(x) in host_types:
+        if hook.watch is not None:
+            primitive = seen(primitive)
         try:
             return primitive.value(np, x, **params)
         except EXPLAINED as error:
@@ -221,7 +235,7 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
     out: Any = trace.process(primitive, args, params)
     if type(out) is not type(x):  # the trace was cut
         return out
-    view = primitive.view
+    view = primitive.facts.view
     if view == "elements":
         key = params["key"]  # with ``...`` one element is a view, too, without dimensions
         sized = out.shape  # type: ignore[attr-defined]
@@ -232,6 +246,13 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
     elif view == "always" or _shows(out.value, x.value) or base_of(x) is None:
         out._base = x
     return out
+
+
+def seen(primitive: Primitive) -> Primitive:
+    """The primitive to apply to arrays while some context is observed."""
+    watch = hook.watch  # another thread may have taken it out
+    found: Primitive = primitive if watch is None else watch.seen(primitive)
+    return found
 
 
 def _shows(view: Any, array: Any) -> bool:
@@ -254,7 +275,7 @@ def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
 
 def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a primitive to nothing but Python numbers, which are weak and have no methods."""
-    if primitive.kind == "program":  # whose steps take numbers as they are
+    if primitive.kind in ("program", "higher-order"):  # which take numbers as they are
         return primitive.value(np, *args, **params)
     if primitive.kind != "elementwise":
         return primitive.value(np, *[np.asarray(arg)[()] for arg in args], **params)

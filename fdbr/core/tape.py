@@ -21,11 +21,13 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fdbr.core import collective_log
 from fdbr.core.array_modules import on_device, several
 from fdbr.core.backward_notes import blame
 from fdbr.core.lazy_cotangents import Deferred, added
+from fdbr.core.observation import hook
 from fdbr.core.ownership import publish, retain, retain_from
-from fdbr.core.primitive import EXPLAINED, Primitive, dispatch, host_types
+from fdbr.core.primitive import EXPLAINED, Primitive, dispatch, host_types, seen
 from fdbr.core.tracer import Trace, Tracer
 from fdbr.errors.checks import number_types
 from fdbr.pytrees.locking import SMALL, locked_arrays
@@ -41,9 +43,7 @@ __all__ = [
     "backward",
     "ends",
     "entries",
-    "keep_result",
     "keeping",
-    "known_result",
     "new_node",
 ]
 
@@ -113,19 +113,6 @@ keeping: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("keeping", defaul
 """Where a run that will be repeated keeps, for each tape, what it gets from other processes."""
 
 
-def known_result(trace: "ReverseTrace") -> Any:
-    """The result that a repeated run got here; `None` if it is to be found out."""
-    run = again.get()
-    return next(run.results) if run is not None and run.trace is trace else None
-
-
-def keep_result(trace: "ReverseTrace", result: Any) -> None:
-    """Keep what `known_result` is to give, should this run be repeated."""
-    kept = keeping.get()
-    if kept is not None:
-        kept.append((trace, result))
-
-
 class ReverseTracer(Tracer):
     """A value whose history is recorded."""
 
@@ -179,6 +166,8 @@ class ReverseTrace(Trace):
             tracer = args[0]
             value = tracer.value
             if type(value) in host_types:
+                if hook.watch is not None:
+                    primitive = seen(primitive)
                 try:
                     out = (
                         primitive.value(np, value, **params)
@@ -213,6 +202,8 @@ class ReverseTrace(Trace):
                         host = False
                 values.append(arg)
             if host:
+                if hook.watch is not None:
+                    primitive = seen(primitive)
                 try:
                     if not params and len(values) == 2:
                         out = primitive.value(np, values[0], values[1])
@@ -277,6 +268,53 @@ class ReverseTrace(Trace):
             else:
                 traced.append(publish(self, out))
         return tuple(traced)
+
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.reverse is None:
+            raise primitive.missing(self)
+        values: list[Any] = []
+        mine: list[bool] = []
+        parents: list[Node] = []
+        for leaf in operands:
+            own = type(leaf) is ReverseTracer and leaf._trace is self
+            mine.append(own)
+            if own:
+                parents.append(leaf.node)
+                leaf = leaf.value
+            values.append(leaf)
+        if primitive.communicates:
+            outs, vjp, awaited = self._communicated(primitive, values, mine, params)
+        else:
+            outs, vjp = primitive.reverse(self, values, mine, **params)
+            awaited = False
+        if vjp is None:
+            return tuple([publish(self, out) for out in outs])
+        record = self.awaiting if awaited else self.joint
+        return record(primitive.title(params), tuple(outs), parents, vjp)
+
+    def _communicated(
+        self, primitive: Any, values: list[Any], mine: list[bool], params: dict[str, Any]
+    ) -> tuple[Any, Any, bool]:
+        """The results and vjp rule of a primitive, and whether other processes await its entry.
+
+        They do if its rule has run a collective.  A repeated run takes all of that from the first
+        one, in the order of the applications.
+        """
+        repeated, kept = again.get(), keeping.get()
+        known = None
+        if repeated is not None and repeated.trace is self:
+            known = next(repeated.results)
+        if known is None:
+            count = collective_log.meetings()
+            outs, vjp = primitive.reverse(self, values, mine, **params)
+            if primitive.facts.collective or collective_log.meetings() > count:
+                known = outs, vjp, params
+        else:
+            outs, vjp, first = known
+            primitive.resume(params, first)
+        if kept is not None:
+            kept.append((self, known))
+        return outs, vjp, known is not None
 
     def joint(self, name: str, outs: tuple[Any, ...], parents: Sequence[Node], pull: Any) -> Any:
         """Trace outputs whose rule gives the cotangents of all parents at once.
@@ -345,7 +383,11 @@ def ends(awaited: Sequence[Awaited]) -> list[tuple[Node, Any]]:
 
 
 def backward(
-    roots: list[tuple[Node, Any]], until: int = 1, cotangents: dict[int, Any] | None = None
+    roots: list[tuple[Node, Any]],
+    until: int = 1,
+    cotangents: dict[int, Any] | None = None,
+    *,
+    observed: bool = False,
 ) -> dict[int, Any]:
     """Run backward from some nodes with their cotangents.
 
@@ -353,13 +395,17 @@ def backward(
     entry of the tape is freed as soon as it has been visited.  Nodes from number ``until``
     up, which are older, count as inputs.  A root may be no operation's: its rule is applied when
     all entries with lower numbers have been visited, gives `None`, and finds in ``cotangents``, if
-    that is given, what there is by then.
+    that is given, what there is by then.  It is ``observed`` where a debugger runs it.
 
     Returns
     -------
     dict
         The cotangents of the inputs reached, by their nodes' numbers.
     """
+    if (watch := hook.watch) is not None and not observed:
+        found = watch.backward(roots, until, cotangents)
+        if found is not NotImplemented:
+            return found  # type: ignore[no-any-return]
     if cotangents is None:
         cotangents = {}
     heap: list[Node] = []

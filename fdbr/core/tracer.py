@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import is_locked, owner, see_through
+from fdbr.core.observation import hook
 from fdbr.errors.checks import name_of, number_types, refusal, refuse_other_kinds
 from fdbr.errors.hints import advise
 from fdbr.pytrees.structure import settle, settling
@@ -36,6 +37,7 @@ __all__ = [
     "escaped",
     "follow_runs",
     "follows_runs",
+    "innermost",
     "is_differentiated",
     "learning",
     "next_level",
@@ -102,12 +104,10 @@ class Trace:
     cut
         Whether it has come to its end before the function has, whose values are plain since.
     awaited
-        The entries of a tape that backward visits whatever comes to them, if there are some.
-    transposed
-        The custom functions of which it transposes the jvp rule, each within the one before.
+        The entries of a tape that backward visits whatever comes to them; `None` if there are none.
     """
 
-    __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running", "transposed")
+    __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running")
 
     records = False
     cut = False
@@ -120,12 +120,26 @@ class Trace:
         self.running = True
         self.borrowed: set[int] = set()
         self.finishing: Sequence[Callable[[], object]] = ()
-        self.awaited: list[Any] | None = None
-        self.transposed: tuple[Any, ...] = ()
+        self.awaited: list[Any] | None = None  # here, because a tape's own __init__ takes longer
+        if (watch := hook.watch) is not None:
+            watch.began(self)
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """Apply a primitive to arguments of which at least one belongs to this trace."""
+        """Apply a primitive to arguments, at least one of which belongs to this trace."""
         raise TypeError(f"{type(self).__name__} has no rule for {primitive.name}")
+
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Apply a higher-order primitive by its rule for such traces."""
+        raise primitive.missing(self)
+
+    def unwrap(self, operands: Sequence[Any]) -> tuple[list[Any], list[bool]]:
+        """Take this trace off operands; their values, and which belonged to it."""
+        values, mine = [], []
+        for leaf in operands:
+            own = issubclass(type(leaf), Tracer) and leaf._trace is self
+            mine.append(own)
+            values.append(leaf.value if own else leaf)
+        return values, mine
 
     def lower(self, tracer: "Tracer") -> Any:
         """Take this trace off a traced value, for `stop_gradient`."""
@@ -273,6 +287,17 @@ class ReadOnly:
 
     def __init__(self, base: Tracer) -> None:
         self.base = base
+
+
+def innermost(leaves: Sequence[Any]) -> Trace | None:
+    """Find the innermost trace among leaves; `None` if none is traced."""
+    found: Trace | None = None
+    for leaf in leaves:
+        if issubclass(type(leaf), Tracer):
+            trace = leaf._trace
+            if found is None or trace.level > found.level:
+                found = trace
+    return found
 
 
 _base_of = vars(Tracer)["_base"].__get__  # does not ask `__getattr__` where there is none

@@ -19,7 +19,6 @@ from fdbr.debug.nans import NaNError, nan_check
 from fdbr.debug.observing import Application
 from fdbr.debug.sources import Source
 from fdbr.debug.tables import Row, Table
-from fdbr.errors.public import guard
 
 __all__ = [
     "Application",
@@ -46,5 +45,3 @@ __all__ = [
     "timer",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.debug")

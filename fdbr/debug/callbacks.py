@@ -9,9 +9,10 @@ import numpy as np
 from fdbr import tree
 from fdbr.compiler.capture.tracers import capturing
 from fdbr.core import effects
-from fdbr.core.primitive import Primitive
+from fdbr.core.primitive import Facts, Primitive
 from fdbr.core.tracer import Tracer, replay, whole
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 
 __all__ = ["callback", "print"]
 
@@ -21,9 +22,10 @@ def _call(xp: Any, *values: Any, function: Callable[..., object]) -> None:
         function(*values)
 
 
-_primitive = Primitive("callback", "effect", _call, None, None, None, effect=True)
+_primitive = Primitive("callback", "effect", _call, None, None, None, Facts(effect=True))
 
 
+@public("fdbr.debug")
 def callback(function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
     """Call a function for its effect, under `jit` in every call.
 
@@ -88,6 +90,7 @@ def _read_only(value: Any) -> Any:
     return view
 
 
+@public("fdbr.debug")
 def print(template: str, *args: Any, **kwargs: Any) -> None:
     """Print values, under `jit` in every call: ``print(template.format(*args, **kwargs))``.
 

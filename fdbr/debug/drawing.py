@@ -15,11 +15,13 @@ from fdbr.debug.graph import Edge, Graph, Node
 from fdbr.debug.hooks import annotate
 from fdbr.debug.tape import Label, is_joint, parts
 from fdbr.errors.checks import describe, name_of, named_as
+from fdbr.errors.public import public
 from fdbr.transforms.vjp import Pullback, vjp
 
 __all__ = ["draw"]
 
 
+@public("fdbr.debug")
 def draw(f: Any, /, *args: Any) -> Graph:
     """Draw the tape of a function at some arguments, or of a pullback.
 

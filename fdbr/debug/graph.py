@@ -11,10 +11,12 @@ import numpy as np
 
 from fdbr.debug.sources import Source
 from fdbr.debug.tables import byte_text
+from fdbr.errors.public import public
 
 __all__ = ["Edge", "Graph", "Node"]
 
 
+@public("fdbr.debug")
 @attrs.frozen
 class Node:
     """An entry of the tape: a value, and the operation that made it.
@@ -56,6 +58,7 @@ class Node:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
+@public("fdbr.debug")
 @attrs.frozen
 class Edge:
     """That a value depends on another.
@@ -76,6 +79,7 @@ class Edge:
     arrays: tuple[str, ...]
 
 
+@public("fdbr.debug")
 @attrs.frozen
 class Graph:
     """A drawing of a tape.  Print it, or save it as a picture.

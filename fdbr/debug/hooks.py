@@ -13,11 +13,12 @@ from typing import Any, TextIO
 from fdbr.core.array_modules import array_module, owner
 from fdbr.core.devices import cuda_of
 from fdbr.core.primitive import registry
-from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.tables import Row, Table, Tally
 from fdbr.debug.tape import parts
+from fdbr.debug.watching import observing
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 
 __all__ = ["Profile", "annotate", "hook", "memory", "printing", "timer"]
 
@@ -47,6 +48,7 @@ class _Hook(_OnArrays):
             self._after(application, out)
 
 
+@public("fdbr.debug")
 @contextmanager
 def hook(
     before: Callable[[Application], object] | None = None,
@@ -124,6 +126,7 @@ def _name(function: str, operation: Any) -> str:
     return name
 
 
+@public("fdbr.debug")
 @contextmanager
 def printing(
     file: TextIO | None = None, *, nested: bool = False, only: Any = None
@@ -165,6 +168,7 @@ def _result(out: Any) -> str:
 # --- profiles -----------------------------------------------------------------------
 
 
+@public("fdbr.debug")
 class Profile:
     """The cost of operations in a block: a table that grows while the block runs."""
 
@@ -213,6 +217,7 @@ class _Timer(Observer):
         self._tally.add(application, seconds)
 
 
+@public("fdbr.debug")
 @contextmanager
 def timer() -> Iterator[Profile]:
     """Measure what time operations take, for each operation, direction and line.
@@ -275,6 +280,7 @@ class _Temporary(_OnArrays):
         self._tally.add(application, max(0, tracemalloc.get_traced_memory()[1] - given))
 
 
+@public("fdbr.debug")
 @contextmanager
 def memory(*, temporary: bool = False) -> Iterator[Profile]:
     """Measure what memory operations take, for each operation, direction and line.
@@ -319,6 +325,7 @@ def memory(*, temporary: bool = False) -> Iterator[Profile]:
             tracemalloc.stop()
 
 
+@public("fdbr.debug")
 @contextmanager
 def annotate() -> Iterator[None]:
     """Note shapes, dtypes and lines on the tapes that are recorded in the block.

@@ -11,14 +11,16 @@ from typing import Any
 import attrs
 
 from fdbr.core.tracer import Trace, Tracer
-from fdbr.debug.installing import observing
 from fdbr.debug.observing import Observer
 from fdbr.debug.sources import Source, user_source
+from fdbr.debug.watching import observing
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 
 __all__ = ["Leak", "LeakCheck", "LeakError", "leak_check"]
 
 
+@public("fdbr.debug")
 @attrs.frozen
 class Leak:
     """A traced value that outlived its transformation.
@@ -68,6 +70,7 @@ class LeakError(RuntimeError):
         self.leaks = leaks
 
 
+@public("fdbr.debug")
 class LeakCheck(Observer):
     """The findings of `leak_check`.
 
@@ -129,6 +132,7 @@ class LeakCheck(Observer):
         return Leak(transformation, function, describe(tracer), source, holders)
 
 
+@public("fdbr.debug")
 @contextmanager
 def leak_check(*, error: bool = True) -> Iterator[LeakCheck]:
     """Find traced values that outlive the transformation that made them.

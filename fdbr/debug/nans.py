@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import array_module, to_numpy
-from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.sources import Source
 from fdbr.debug.tape import parts
+from fdbr.debug.watching import observing
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 
 __all__ = ["NaNError", "nan_check"]
 
@@ -37,6 +38,7 @@ class NaNError(FloatingPointError):
         self.source = source
 
 
+@public("fdbr.debug")
 @contextmanager
 def nan_check(*, inf: bool = False) -> Iterator[None]:
     """Raise an error as soon as an operation gives NaN.

@@ -16,6 +16,7 @@ import attrs
 from fdbr.core.tracer import Tracer
 from fdbr.debug.sources import Source, user_source
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 
 __all__ = [
     "Application",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.debug")
 @attrs.frozen(eq=False)
 class Application:
     """One application of an operation, or of one of its rules.

@@ -10,7 +10,7 @@ import attrs
 from fdbr import tree
 from fdbr.compiler import Jitted
 from fdbr.compiler.backend import backend_of
-from fdbr.compiler.capture.signature import put_together
+from fdbr.compiler.capture.signature import unflatten_arguments
 from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
@@ -146,7 +146,7 @@ def _origins(
     function: Any = vars(jitted)["__wrapped__"]
 
     def again(traced: list[Any]) -> list[Any]:
-        args, kwargs = put_together(structure, entry.filled(leaves, traced))
+        args, kwargs = unflatten_arguments(structure, entry.filled(leaves, traced))
         return tree.leaves(function(*args, **kwargs))
 
     with only(Observer()), without_effects():

@@ -11,6 +11,7 @@ import numpy as np
 import optree
 
 import fdbr
+from fdbr.errors.public import public
 
 __all__ = ["Source", "user_source"]
 
@@ -21,6 +22,7 @@ _PACKAGES = tuple(
 _GENERATED = ("<attrs generated", "<__array_function__")
 
 
+@public("fdbr.debug")
 @attrs.frozen
 class Source:
     """A line of a program.

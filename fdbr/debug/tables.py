@@ -8,12 +8,14 @@ import attrs
 
 from fdbr.debug.observing import Application
 from fdbr.debug.sources import Source
+from fdbr.errors.public import public
 
 __all__ = ["Row", "Table", "Tally", "byte_text", "second_text"]
 
 _KEYS = ("op", "direction", "source")
 
 
+@public("fdbr.debug")
 @attrs.frozen
 class Row:
     """The cost of one operation at one line in one direction.
@@ -37,6 +39,7 @@ class Row:
     largest: float
 
 
+@public("fdbr.debug")
 @attrs.frozen
 class Table:
     """Rows, of which the most expensive comes first.

@@ -13,7 +13,7 @@ import numpy as np
 
 from fdbr.core.lazy_cotangents import settled
 from fdbr.core.primitive import Primitive
-from fdbr.core.tape import Node, ReverseTrace, ReverseTracer, _give, _pick, _place
+from fdbr.core.tape import Node, ReverseTrace, ReverseTracer, _give, _pick, _place, backward
 from fdbr.core.tracer import Trace, Tracer
 from fdbr.debug.observing import Application, Place, current, place, run, traced, within
 from fdbr.debug.sources import Source, user_source
@@ -21,7 +21,7 @@ from fdbr.ops.declare.unbroadcast import dtype_of, shape_of
 from fdbr.transforms.jvp import ForwardTrace
 from fdbr.transforms.vmap import BatchTrace
 
-__all__ = ["Label", "is_joint", "observed_backward", "observed_trace"]
+__all__ = ["Label", "is_joint", "observed_backward", "observed_kinds"]
 
 _bookkeeping = (_give, _pick, _place)
 
@@ -97,35 +97,26 @@ class _Batch(_Noting, BatchTrace):
     __slots__ = ()
 
 
-def observed_trace(kind: type[Trace], *args: Any) -> Trace:
-    """A trace of a kind, which notes more where somebody observes."""
-    observers = current()
-    if not observers:
-        return kind(*args)
-    watched = {ReverseTrace: _Reverse, ForwardTrace: _Forward, BatchTrace: _Batch}[kind]
-    trace = watched(*args)
-    for observer in observers:
-        observer.began(trace)
-    return trace
+observed_kinds: dict[type[Trace], type[Trace]] = {
+    ReverseTrace: _Reverse,
+    ForwardTrace: _Forward,
+    BatchTrace: _Batch,
+}
+"""The class of an observed trace, by the class that it has where nothing observes."""
 
 
 # --- backward -----------------------------------------------------------------------
 
 
 def observed_backward(
-    backward: Any,
-    roots: list[tuple[Node, Any]],
-    until: int = 1,
-    cotangents: dict[int, Any] | None = None,
+    roots: list[tuple[Node, Any]], until: int, cotangents: dict[int, Any] | None
 ) -> dict[int, Any]:
     """Run backward with a copy of the tape whose rules are observed."""
-    if not current():
-        return backward(roots, until, cotangents)
     roots[:] = _observed(roots, until)
     at = place()
     if at.within is None:
         at = Place("backward", clock=at.clock)
-    inputs = within(at, functools.partial(backward, roots, until, cotangents))
+    inputs = within(at, functools.partial(backward, roots, until, cotangents, observed=True))
     for observer in current():
         observer.reached(inputs)
     return inputs

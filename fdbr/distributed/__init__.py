@@ -61,7 +61,6 @@ from fdbr.distributed.parallel.tensor import (
     TensorLinear,
     tensor_softmax_cross_entropy,
 )
-from fdbr.errors.public import guard
 
 __all__ = [
     "CollectiveTimeoutError",
@@ -130,5 +129,3 @@ __all__ = [
     "world",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.distributed")

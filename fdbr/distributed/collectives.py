@@ -13,6 +13,7 @@ from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.exchange import check
 from fdbr.distributed.primitives import as_array, communicate
 from fdbr.distributed.structures import LEAF, text_of
+from fdbr.errors.public import public
 
 __all__ = [
     "after",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.distributed")
 def all_reduce(x: Any, comm: Communicator, op: str = "sum", *, wire: str | None = None) -> Any:
     """The sum, mean, maximum or minimum of what all ranks give, on all ranks.
 
@@ -79,6 +81,7 @@ def all_reduce(x: Any, comm: Communicator, op: str = "sum", *, wire: str | None 
     return _on_tree(call, communicator_of("all_reduce", comm), x)
 
 
+@public("fdbr.distributed")
 def reduce(
     x: Any, comm: Communicator, op: str = "sum", root: int = 0, *, wire: str | None = None
 ) -> Any:
@@ -97,6 +100,7 @@ def reduce(
     return whole if comm.rank == root else None
 
 
+@public("fdbr.distributed")
 def broadcast(x: Any, comm: Communicator, root: int = 0, *, wire: str | None = None) -> Any:
     """Give the tree of one rank to all ranks.
 
@@ -121,6 +125,7 @@ def broadcast(x: Any, comm: Communicator, root: int = 0, *, wire: str | None = N
     return _from_root(call, comm, x)
 
 
+@public("fdbr.distributed")
 def gather(x: Any, comm: Communicator, root: int = 0, *, wire: str | None = None) -> Any:
     """Stack the trees of all ranks along a new first axis, on one rank; others get `None`.
 
@@ -134,6 +139,7 @@ def gather(x: Any, comm: Communicator, root: int = 0, *, wire: str | None = None
     )
 
 
+@public("fdbr.distributed")
 def all_gather(x: Any, comm: Communicator, *, wire: str | None = None) -> Any:
     """Stack the trees of all ranks along a new first axis, on all ranks.
 
@@ -145,6 +151,7 @@ def all_gather(x: Any, comm: Communicator, *, wire: str | None = None) -> Any:
     return _on_tree(Call("all_gather", wire=wire_of("all_gather", wire), where=caller()), comm, x)
 
 
+@public("fdbr.distributed")
 def scatter(x: Any, comm: Communicator, root: int = 0, *, wire: str | None = None) -> Any:
     """Parts of what one rank has: the first axis of each array is divided among the ranks.
 
@@ -160,6 +167,7 @@ def scatter(x: Any, comm: Communicator, root: int = 0, *, wire: str | None = Non
     return _from_root(call, comm, x)
 
 
+@public("fdbr.distributed")
 def reduce_scatter(x: Any, comm: Communicator, op: str = "sum", *, wire: str | None = None) -> Any:
     """Parts of what `all_reduce` gives: the first axis of each array is divided among the ranks.
 
@@ -178,6 +186,7 @@ def reduce_scatter(x: Any, comm: Communicator, op: str = "sum", *, wire: str | N
     return tree.map(lambda leaf: _part(leaf, comm), whole)
 
 
+@public("fdbr.distributed")
 def all_to_all(x: Any, comm: Communicator, *, wire: str | None = None) -> Any:
     """Parts of what each rank has: part ``i`` of rank ``j`` becomes part ``j`` of rank ``i``.
 
@@ -194,6 +203,7 @@ def all_to_all(x: Any, comm: Communicator, *, wire: str | None = None) -> Any:
     return _on_tree(Call("all_to_all", wire=wire_of("all_to_all", wire), where=caller()), comm, x)
 
 
+@public("fdbr.distributed")
 def send(x: Any, comm: Communicator, to: int, tag: int = 0, *, wire: str | None = None) -> Any:
     """Send a tree to another rank, which calls `receive`.
 
@@ -218,6 +228,7 @@ def send(x: Any, comm: Communicator, to: int, tag: int = 0, *, wire: str | None 
     return np.float64(0.0)
 
 
+@public("fdbr.distributed")
 def receive(
     like: Any,
     comm: Communicator,
@@ -255,6 +266,7 @@ def receive(
     return _on_tree(call, comm, like)
 
 
+@public("fdbr.distributed")
 def send_receive(
     x: Any, comm: Communicator, to: int, source: int, like: Any = None, tag: int = 0
 ) -> Any:
@@ -271,6 +283,7 @@ def send_receive(
     return receive(x if like is None else like, comm, source, tag, token)
 
 
+@public("fdbr.distributed")
 def after(x: Any, token: Any) -> Any:
     """The same tree, which depends on a token.
 
@@ -281,6 +294,7 @@ def after(x: Any, token: Any) -> Any:
     return x
 
 
+@public("fdbr.distributed")
 def barrier(comm: Communicator) -> None:
     """Wait until all ranks have come here.
 

@@ -19,6 +19,7 @@ from fdbr.distributed.transports.mpi import MPITransport, meet
 from fdbr.distributed.transports.serial import SerialTransport
 from fdbr.distributed.transports.threads import Meeting, ThreadTransport
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.loop.interrupts import stop_together
 
 __all__ = ["Communicator", "run_in_threads", "serial", "world"]
@@ -26,6 +27,7 @@ __all__ = ["Communicator", "run_in_threads", "serial", "world"]
 _LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID", "PMI_SIZE")
 
 
+@public("fdbr.distributed")
 @attrs.frozen(eq=False, repr=False)
 class Communicator:
     """Some ranks that call collectives together.
@@ -100,6 +102,7 @@ class Communicator:
 fixed.add(Communicator)
 
 
+@public("fdbr.distributed")
 def serial() -> Communicator:
     """The communicator of one rank alone, for which every collective is what it is for one.
 
@@ -114,6 +117,7 @@ _worlds: dict[tuple[str | None, float], Communicator] = {}
 _hosts: list[MPITransport] = []
 
 
+@public("fdbr.distributed")
 def world(backend: str | None = None, timeout: float = 60.0) -> Communicator:
     """The communicator of all processes that were started together.
 
@@ -181,6 +185,7 @@ def _transport(timeout: float) -> Transport:
     return transport
 
 
+@public("fdbr.distributed")
 def run_in_threads(
     f: Callable[[Communicator], Any], size: int, *, timeout: float = 60.0
 ) -> list[Any]:

@@ -15,6 +15,7 @@ from fdbr.core.tracer import Tracer
 from fdbr.distributed.communicator import Communicator, run_in_threads
 from fdbr.distributed.transports.staged import settle
 from fdbr.errors.checks import describe, index, name_of
+from fdbr.errors.public import public
 from fdbr.pytrees import structure as pytrees
 from fdbr.pytrees.dtypes import dtype_kind, is_short
 
@@ -24,6 +25,7 @@ _NAME = "fdbr.distributed.data_parallel"
 _RULES = ("mean", "sum", "concatenate", "first")
 
 
+@public("fdbr.distributed")
 def data_parallel(
     f: Callable[..., Any],
     devices: Sequence[Any],

@@ -14,6 +14,7 @@ from fdbr.distributed.collectives import all_reduce
 from fdbr.distributed.communicator import Communicator
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.normalization.batches import averaged
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.pytrees.structure import is_inexact, outside_buffers, settle
@@ -22,6 +23,7 @@ from fdbr.tree import frozen, static
 __all__ = ["SyncBatchNorm", "all_reduce_buffers", "sync_batch_norm"]
 
 
+@public("fdbr.distributed")
 @frozen
 class SyncBatchNorm(nn.BatchNorm):
     """Batch normalisation whose statistics are those of the batches of all ranks together.
@@ -132,6 +134,7 @@ def _cast(parameter: Any, dtype: Any) -> Any:
     return None if parameter is None else ops.astype(parameter, dtype)
 
 
+@public("fdbr.distributed")
 def sync_batch_norm(model: Any, comm: Communicator | None) -> Any:
     """A model whose batch normalisation takes the statistics of all ranks; or of one again.
 
@@ -198,6 +201,7 @@ def _local(layer: Any) -> nn.BatchNorm:
     return nn.BatchNorm(**{name: getattr(layer, name) for name in _FIELDS})
 
 
+@public("fdbr.distributed")
 def all_reduce_buffers(model: Any, comm: Communicator, op: str = "mean") -> Any:
     """A model whose running statistics, and other buffers, are those of all ranks.
 

@@ -7,6 +7,7 @@ from typing import Any
 from fdbr.distributed.arguments import caller, peer_of, root_of
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
+from fdbr.errors.public import public
 
 __all__ = [
     "all_gather_object",
@@ -18,6 +19,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.distributed")
 def broadcast_object(x: Any, comm: Communicator, root: int = 0) -> Any:
     """Give the object of one rank to all ranks; it is pickled.
 
@@ -30,6 +32,7 @@ def broadcast_object(x: Any, comm: Communicator, root: int = 0) -> Any:
     return pickle.loads(comm.transport.broadcast_bytes(data, root))
 
 
+@public("fdbr.distributed")
 def all_gather_object(x: Any, comm: Communicator) -> list[Any]:
     """List the objects of all ranks, in their order, on all ranks; they are pickled.
 
@@ -41,6 +44,7 @@ def all_gather_object(x: Any, comm: Communicator) -> list[Any]:
     return [pickle.loads(data) for data in comm.transport.all_gather_bytes(pickle.dumps(x))]
 
 
+@public("fdbr.distributed")
 def gather_object(x: Any, comm: Communicator, root: int = 0) -> list[Any] | None:
     """List the objects of all ranks on one rank; others get `None`.  They are pickled.
 
@@ -54,6 +58,7 @@ def gather_object(x: Any, comm: Communicator, root: int = 0) -> list[Any] | None
     return [pickle.loads(data) for data in parts] if comm.rank == root else None
 
 
+@public("fdbr.distributed")
 def scatter_object(xs: Sequence[Any] | None, comm: Communicator, root: int = 0) -> Any:
     """One object for each rank, of a sequence that one rank has; they are pickled.
 
@@ -72,6 +77,7 @@ def scatter_object(xs: Sequence[Any] | None, comm: Communicator, root: int = 0) 
     return pickle.loads(comm.transport.broadcast_bytes(data, root, call))[comm.rank]
 
 
+@public("fdbr.distributed")
 def send_object(x: Any, comm: Communicator, to: int, tag: int = 0) -> None:
     """Send an object to another rank, which calls `receive_object`; it is pickled.
 
@@ -84,6 +90,7 @@ def send_object(x: Any, comm: Communicator, to: int, tag: int = 0) -> None:
     comm.transport.send_bytes(pickle.dumps(x), peer_of("send_object", "to", to, comm), tag)
 
 
+@public("fdbr.distributed")
 def receive_object(comm: Communicator, source: int, tag: int = 0) -> Any:
     """The object that another rank sends with `send_object`.
 

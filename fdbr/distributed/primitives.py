@@ -20,16 +20,16 @@ from fdbr import ops, tree
 from fdbr.compiler.capture.tracers import CaptureTrace, capturing
 from fdbr.core import collective_log, effects
 from fdbr.core.array_modules import array_module, is_array, lock
-from fdbr.core.ownership import publish
-from fdbr.core.primitive import Primitive
-from fdbr.core.tape import ReverseTrace, keep_result, known_result
-from fdbr.core.tracer import Trace, Tracer, ended, escaped, running
+from fdbr.core.higher_order import HigherOrder
+from fdbr.core.primitive import Facts
+from fdbr.core.tape import ReverseTrace
+from fdbr.core.tracer import Tracer, running
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.exchange import check, exchange, shapes_after
 from fdbr.distributed.packing import from_wire, is_compressed, to_wire
 from fdbr.errors.checks import describe
-from fdbr.transforms.custom_call import Zero, innermost, taken_off, zero_like
+from fdbr.transforms.custom_call import Zero, zero_like
 from fdbr.transforms.jvp import ForwardTrace
 from fdbr.transforms.vmap import BatchTrace, BatchTracer
 
@@ -102,31 +102,23 @@ def _begun(
 ) -> list[Any] | None:
     effects.before_effect()
     collective_log.note_meeting()
-    return _applied(call, comm, leaves, like, running.get())
+    return _applied(call, comm, leaves, like)
 
 
 def _applied(
-    call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds, around: Sequence[Trace]
+    call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds = None
 ) -> list[Any] | None:
-    """Apply a collective within some traces, and those of the leaves."""
-    top: Any = innermost(leaves or ())
-    last = max(around, key=lambda trace: trace.level, default=None)
-    if top is None or (last is not None and last.level > top.level):
-        top = last
-    if top is None:
-        return _met(call, comm, leaves, like)
-    if ended(top) and not any(one is top for one in around):
-        raise escaped(top, f"fdbr.distributed.{call.name}")
-    below = tuple(trace for trace in around if trace.level < top.level)
-    if isinstance(top, ReverseTrace):
-        return _reversed(top, call, comm, leaves, like, below)
-    if isinstance(top, ForwardTrace):
-        return _forwarded(top, call, comm, leaves, like, below)
-    if isinstance(top, BatchTrace):
-        return _batched(top, call, comm, leaves, like, below)
-    if isinstance(top, CaptureTrace):
-        return _captured(top, call, comm, leaves, like, below)
-    raise TypeError(f"fdbr.distributed.{call.name}: there is no rule for {top}")
+    """Apply a collective by its primitive, which has no results where this rank gets nothing."""
+    params = {"call": call, "comm": comm, "like": like, "gives": leaves is not None}
+    outs = _PRIMITIVES[call.name].apply(*(leaves or ()), **params)
+    return list(outs) if _gets(call, comm) else None
+
+
+def _gets(call: Call, comm: Communicator) -> bool:
+    """Whether this rank gets results."""
+    if call.name in ("barrier", "send"):
+        return False
+    return call.name not in _TO_ROOT or comm.rank == call.root
 
 
 # --- arrays -----------------------------------------------------------------------------
@@ -175,7 +167,7 @@ def _pretended(
 ) -> list[Any] | None:
     """The zeros that a collective gives in a run that has no effects."""
     kinds = like if arrays is None else tuple(map(_Kind.of, arrays))
-    if call.name in ("barrier", "send") or (call.name in _TO_ROOT and comm.rank != call.root):
+    if not _gets(call, comm):
         return None
     if kinds is None:
         text = (
@@ -236,70 +228,58 @@ def _run(
     return tuple(outs) if outs else None
 
 
-_primitives = {
-    name: Primitive(name, "effect", _run, None, None, None, effect=True, meeting=True)
-    for name in (
-        *("all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "gather", "receive"),
-        *("reduce", "reduce_scatter", "scatter", "send"),
-        *("to_shards", "from_shards", "maximum_of_shards"),
-    )
-}
-
-
-def _captured(
-    top: CaptureTrace,
+def _capture(
+    trace: CaptureTrace,
+    operands: Leaves,
     call: Call,
     comm: Communicator,
-    leaves: Leaves | None,
     like: Kinds,
-    below: tuple[Trace, ...],
-) -> list[Any] | None:
-    """A step of the program."""
+    gives: bool,
+) -> Leaves:
+    """Make it a step of the program."""
     if collective_log.meetings_are_refused():
-        top.abandon("it communicates, and is differentiated from outside; jit what differentiates")
-    values = None if leaves is None else taken_off(top, leaves)[0]
-    outs = _applied(call, comm, values, like, below)
-    params = {"call": call, "comm": comm, "like": like, "gives": leaves is not None}
-    given = tuple(leaves or ())
-    traced = top.noted(_primitives[call.name], given, params, tuple(outs) if outs else None)
-    return list(traced) if outs else outs
+        trace.abandon(
+            "it communicates, and is differentiated from outside; jit what differentiates"
+        )
+    outs = _applied(call, comm, trace.unwrap(operands)[0] if gives else None, like)
+    params = {"call": call, "comm": comm, "like": like, "gives": gives}
+    step = _PRIMITIVES[call.name]
+    return trace.noted(step, tuple(operands), params, tuple(outs) if outs else None) or ()
 
 
 # --- batches ----------------------------------------------------------------------------
 
 
-def _batched(
-    top: BatchTrace,
+def _batch(
+    trace: BatchTrace,
+    values: Leaves,
+    batched: Sequence[bool],
     call: Call,
     comm: Communicator,
-    leaves: Leaves | None,
     like: Kinds,
-    below: tuple[Trace, ...],
-) -> list[Any] | None:
-    """The collective for all examples: their axis comes last.
+    gives: bool,
+) -> tuple[Leaves, Sequence[bool]]:
+    """Apply the collective once for all examples, whose axis comes last.
 
-    What only the root has is a batch on all ranks, because others do not know.
+    Results that only the root knows are batches on all ranks, because others do not know whether
+    the root has a batch.
     """
-    top.meets(f"fdbr.distributed.{call.name}")
-    values, own = taken_off(top, leaves or ())
+    trace.meets(f"fdbr.distributed.{call.name}")
     if call.name in _FROM_ROOT:
-        own = [True] * len(own)
-        like = like and tuple(kind.with_axis(top.size) for kind in like)
+        like = like and tuple(kind.with_axis(trace.size) for kind in like)
         values = [
-            value if isinstance(leaf, Tracer) and leaf._trace is top else _spread(value, top.size)
-            for value, leaf in zip(values, leaves or (), strict=True)
+            value if mine else _spread(value, trace.size)
+            for value, mine in zip(values, batched, strict=True)
         ]
-    elif not any(own):
-        return _applied(call, comm, leaves, like, below)
-    values = [ops.moveaxis(v, 0, -1) if mine else v for v, mine in zip(values, own, strict=True)]
-    outs = _applied(call, comm, None if leaves is None else values, like, below)
-    if outs is None:
-        return None
-    own = own * (2 if call.masked else 1) or [True] * len(outs)
-    return [
-        BatchTracer(top, ops.moveaxis(out, -1, 0)) if mine else out
-        for out, mine in zip(outs, own, strict=True)
-    ]
+        batched = [True] * len(values)
+    elif not any(batched):
+        outs = _applied(call, comm, values if gives else None, like) or ()
+        return outs, [False] * len(outs)
+    last = [ops.moveaxis(v, 0, -1) if m else v for v, m in zip(values, batched, strict=True)]
+    outs = _applied(call, comm, last if gives else None, like) or ()
+    own = [*batched] * (2 if call.masked else 1) if gives else [True] * len(outs)
+    own = own if outs else []
+    return [ops.moveaxis(o, -1, 0) if m else o for o, m in zip(outs, own, strict=True)], own
 
 
 def _spread(value: Any, size: int) -> Any:
@@ -308,9 +288,9 @@ def _spread(value: Any, size: int) -> Any:
     return ops.broadcast_to(value, (size, *value.shape))
 
 
-def _of_batches(values: Leaves, around: Sequence[Trace]) -> list[Any]:
-    """The values as batches of all traces that are around, so that they are so on all ranks."""
-    batches = [trace for trace in around if isinstance(trace, BatchTrace)]
+def _of_batches(values: Leaves) -> list[Any]:
+    """The values as batches of all batches that are running, so that they are so on all ranks."""
+    batches = [trace for trace in running.get() if isinstance(trace, BatchTrace)]
     if not batches:
         return list(values)
     return [_of_all(value, batches) for value in values]
@@ -333,89 +313,77 @@ def _of_all(value: Any, batches: Sequence[BatchTrace]) -> Any:
 # --- derivatives ------------------------------------------------------------------------
 
 
-def _reversed(
-    top: ReverseTrace,
+def _reverse(
+    trace: ReverseTrace,
+    values: Leaves,
+    tracked: Sequence[bool],
     call: Call,
     comm: Communicator,
-    leaves: Leaves | None,
     like: Kinds,
-    below: tuple[Trace, ...],
-) -> list[Any] | None:
-    """Reverse mode: the transpose, when the backward pass comes by."""
-    values, own = taken_off(top, leaves or ())
-    if _is_constant(call, own):
-        return _applied(call, comm, values, like, below)
-    known = known_result(top)
-    if known is None:
-        asked = _masked(call)
-        outs = _applied(asked, comm, None if leaves is None else values, like, below)
-    else:
-        (outs,) = known
-    keep_result(top, (outs,))
-    outs, all_masks = _apart(call, outs)
-    places = _inexact(values if leaves is not None else outs)
-    if not places:
-        outs = None if outs is None else [publish(top, out) for out in outs]
-        return _joined(call, outs, all_masks)
-    kinds = None if leaves is None else [_Kind.of(values[i]) for i in places]
-    zeros = None if outs is None else [Zero(outs[i]) for i in places]
-    masks = [all_masks[i] for i in places] if all_masks else None
-    of_leaf = {i: n for n, i in enumerate(places)}
-    mine = [i for i, yes in enumerate(own) if yes and i in of_leaf]
-    if call.name == "receive":
-        mine = []  # it takes the form of these, and nothing else
+    gives: bool,
+) -> tuple[Leaves, Callable[[list[Any]], list[Any]] | None]:
+    """Reverse mode: the backward pass runs the transpose."""
+    given = values if gives else None
+    if _is_constant(call, tracked):
+        return _applied(call, comm, given, like) or (), None
+    outs, all_masks = _apart(call, _applied(_masked(call), comm, given, like))
+    joined = _joined(call, outs, all_masks) or ()
+    positions = _inexact(outs if given is None else given)
+    if not positions:
+        return joined, None
+    kinds = None if given is None else [_Kind.of(given[i]) for i in positions]
+    zeros = None if outs is None else [Zero(outs[i]) for i in positions]
+    masks = [all_masks[i] for i in positions] if all_masks else None
+    number = {i: n for n, i in enumerate(positions)}
+    mine = [i for i, yes in enumerate(tracked) if yes]
+    # What `receive` is given tells the form of the message, and nothing depends on its values.
+    reached = set() if call.name == "receive" else number.keys() & set(mine)
 
-    def pull(cotangents: list[Any]) -> list[Any] | None:
+    def vjp(cotangents: list[Any]) -> list[Any]:
         full = None
         if zeros is not None:
-            given = [zero.fill(cotangents[i]) for zero, i in zip(zeros, places, strict=True)]
-            full = _of_batches(given, running.get())
-        slopes = _transposed(call, comm, full, kinds, masks)
-        return None if slopes is None else [slopes[of_leaf[i]] for i in mine]
+            present = [zero.fill(cotangents[i]) for zero, i in zip(zeros, positions, strict=True)]
+            full = _of_batches(present)
+        found = _transposed(call, comm, full, kinds, masks)
+        return [found[number[i]] if found is not None and i in reached else None for i in mine]
 
-    parents = [leaves[i].node for i in mine] if leaves is not None else []
-    traced = top.awaiting(f"distributed.{call.name}", tuple(outs or ()), parents, pull)
-    return _joined(call, None if outs is None else list(traced), all_masks)
+    return joined, vjp
 
 
-def _forwarded(
-    top: ForwardTrace,
+def _forward(
+    trace: ForwardTrace,
+    values: Leaves,
+    tangents: Leaves,
     call: Call,
     comm: Communicator,
-    leaves: Leaves | None,
     like: Kinds,
-    below: tuple[Trace, ...],
-) -> list[Any] | None:
+    gives: bool,
+) -> tuple[Leaves, Leaves]:
     """Forward mode: the same collective of the tangents."""
-    values, own = taken_off(top, leaves or ())
-    outs = _applied(_masked(call), comm, None if leaves is None else values, like, below)
-    outs, all_masks = _apart(call, outs)
-    places = _inexact(values if leaves is not None else outs)
-    if _is_constant(call, own) or not places:
-        return _joined(call, outs, all_masks)
-    tangents = None
-    if leaves is not None:
-        given = [leaves[i].tangent if own[i] else zero_like(values[i]) for i in places]
-        tangents = _of_batches(given, below)
-    collective_log.note_meeting()
-    if all_masks:
-        masks = [all_masks[i] for i in places]
-        slopes: Any = _shared(
-            call,
-            comm,
-            [ops.where(m, t, 0) for m, t in zip(masks, tangents or (), strict=True)],
-            masks,
-            below,
+    given = values if gives else None
+    outs, all_masks = _apart(call, _applied(_masked(call), comm, given, like))
+    joined = _joined(call, outs, all_masks) or ()
+    of_outs: list[Any] = [None] * len(joined)
+    positions = _inexact(outs if given is None else given)
+    if _is_constant(call, [t is not None for t in tangents]) or not positions:
+        return joined, of_outs
+    moved = None
+    if given is not None:
+        moved = _of_batches(
+            [zero_like(given[i]) if tangents[i] is None else tangents[i] for i in positions]
         )
+    collective_log.note_meeting()
+    found: Any
+    if all_masks:
+        masks = [all_masks[i] for i in positions]
+        terms = [ops.where(m, t, 0) for m, t in zip(masks, moved or (), strict=True)]
+        found = _shared(call, comm, terms, masks)
     else:
         kinds = like and tuple(kind for kind in like if _is_inexact(kind.dtype))
-        slopes = _applied(call, comm, tangents, kinds, below)
-    if outs is None:
-        return None
-    traced = list(outs)
-    for i, slope in zip(places, slopes, strict=True):
-        traced[i] = top.output(outs[i], slope)
-    return _joined(call, traced, all_masks)
+        found = _applied(call, comm, moved, kinds)
+    for i, tangent in zip(positions, found, strict=True) if outs is not None else ():
+        of_outs[i] = tangent
+    return joined, of_outs
 
 
 def _is_constant(call: Call, own: Sequence[bool]) -> bool:
@@ -451,19 +419,12 @@ def _joined(call: Call, outs: Any, masks: Leaves) -> Any:
 
 
 def _shared(
-    call: Call,
-    comm: Communicator,
-    terms: Leaves,
-    masks: Leaves,
-    around: Sequence[Trace],
-    backward: bool = False,
+    call: Call, comm: Communicator, terms: Leaves, masks: Leaves, backward: bool = False
 ) -> list[Any]:
     """The sums of terms over all ranks, divided by how many ranks have the extreme value."""
-    counts = _of_batches(
-        [ops.astype(m, t.dtype) for m, t in zip(masks, terms, strict=True)], around
-    )
+    counts = _of_batches([ops.astype(m, t.dtype) for m, t in zip(masks, terms, strict=True)])
     total = attrs.evolve(call, op="sum", asked="", masked=False, structure="", backward=backward)
-    sums: Any = _applied(total, comm, [*terms, *counts], None, around)
+    sums: Any = _applied(total, comm, [*terms, *counts])
     totals, numbers = sums[: len(terms)], sums[len(terms) :]
     return [ops.divide(t, ops.maximum(n, 1)) for t, n in zip(totals, numbers, strict=True)]
 
@@ -475,7 +436,7 @@ def _transposed(
     if masks is not None:
         effects.before_effect()
         collective_log.note_meeting()
-        shares = _shared(call, comm, cts or (), masks, running.get(), backward=True)
+        shares = _shared(call, comm, cts or (), masks, backward=True)
         return [ops.where(mask, share, 0) for mask, share in zip(masks, shares, strict=True)]
     return _TRANSPOSES[call.name](call, comm, cts, kinds)
 
@@ -526,7 +487,7 @@ def _all_to_all(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
 
 
 def _send(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
-    zeros = _of_batches([kind.zeros() for kind in kinds], running.get())
+    zeros = _of_batches([kind.zeros() for kind in kinds])
     return _begun(_as(call, "receive", source=call.to, to=-1), comm, zeros)
 
 
@@ -572,3 +533,28 @@ def _in_one_row(values: Any) -> Any:
     return values and [
         ops.reshape(value, (value.shape[0] * value.shape[1], *value.shape[2:])) for value in values
     ]
+
+
+# --- primitives -------------------------------------------------------------------------
+
+
+class _Collective(HigherOrder):
+    """A collective as a primitive; its operands are leaves, and none where this rank gives none."""
+
+    __slots__ = ()
+
+    communicates = True
+
+    def __init__(self, name: str) -> None:
+        rules = {"reverse": _reverse, "forward": _forward, "batch": _batch, "capture": _capture}
+        super().__init__(name, _run, facts=Facts(effect=True, collective=True), **rules)
+
+    def evaluate(self, operands: Leaves, params: dict[str, Any]) -> Leaves:
+        leaves = operands if params["gives"] else None
+        return _met(params["call"], params["comm"], leaves, params["like"]) or ()
+
+    def title(self, params: dict[str, Any]) -> str:
+        return f"distributed.{self.name}"
+
+
+_PRIMITIVES = {name: _Collective(name) for name in (*_TRANSPOSES, "barrier", "maximum_of_shards")}

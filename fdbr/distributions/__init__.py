@@ -28,7 +28,6 @@ from fdbr.distributions.location_scale import Cauchy, Gumbel, Laplace, Uniform
 from fdbr.distributions.normal import LogNormal, MultivariateNormal, Normal
 from fdbr.distributions.positive import Chi2, Exponential, Gamma, Pareto
 from fdbr.distributions.simplex import Beta, Dirichlet
-from fdbr.errors.public import guard
 
 __all__ = [
     "Bernoulli",
@@ -56,5 +55,3 @@ __all__ = [
     "register_kl",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.distributions")

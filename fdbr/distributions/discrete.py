@@ -18,12 +18,14 @@ from fdbr.distributions.distribution import (
     times,
 )
 from fdbr.distributions.ranges import check_range
+from fdbr.errors.public import public
 from fdbr.ops import special
 from fdbr.tree import frozen, static
 
 __all__ = ["Bernoulli", "Categorical", "Geometric", "OneHotCategorical", "Poisson"]
 
 
+@public("fdbr.distributions")
 class _Chances:
     """A probability for each distribution, given as such or by its logit."""
 
@@ -61,6 +63,7 @@ def _log(p: Any) -> Any:
     return inside(p > 0, p, 1.0, ops.log)
 
 
+@public("fdbr.distributions")
 @frozen
 class Bernoulli(_Chances, Distribution):
     """One with a probability, zero otherwise.
@@ -124,6 +127,7 @@ class Bernoulli(_Chances, Distribution):
         return ops.astype(random.bernoulli(key, self.p, shape), self.dtype)
 
 
+@public("fdbr.distributions")
 @frozen
 class Geometric(_Chances, Distribution):
     """The number of failures before the first success: ``k`` has probability ``p * (1-p)**k``.
@@ -206,6 +210,7 @@ class Geometric(_Chances, Distribution):
         return ops.astype(draws + (self.start - 1), self.dtype)
 
 
+@public("fdbr.distributions")
 @frozen
 class Poisson(Distribution):
     """Counts of independent events: ``k`` has probability ``rate**k * exp(-rate) / k!``.
@@ -300,6 +305,7 @@ def _normalized(probs: Any) -> Any:
     return probs / ops.sum(probs, axis=-1, keepdims=True)
 
 
+@public("fdbr.distributions")
 @frozen
 class Categorical(Distribution):
     """One of ``n`` categories, by its number from 0 on.
@@ -396,6 +402,7 @@ class Categorical(Distribution):
         return random.categorical(key, self.log_p, shape=shape)
 
 
+@public("fdbr.distributions")
 @frozen
 class OneHotCategorical(Categorical):
     """One of ``n`` categories, as a vector that is 1 there and 0 elsewhere.

@@ -10,6 +10,7 @@ from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import Tracer
 from fdbr.distributions.ranges import check_range, check_shapes
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.pytrees.dtypes import dtype_kind
 
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.distributions")
 class Distribution:
     """The base of distributions: frozen classes whose fields are the parameters.
 

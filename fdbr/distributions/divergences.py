@@ -20,12 +20,14 @@ from fdbr.distributions.location_scale import Cauchy, Gumbel, Laplace, Uniform
 from fdbr.distributions.normal import LogNormal, MultivariateNormal, Normal
 from fdbr.distributions.positive import Chi2, Exponential, Gamma, Pareto
 from fdbr.distributions.simplex import Beta, Dirichlet
+from fdbr.errors.public import public
 
 __all__ = ["cross_entropy", "kl_divergence", "register_kl"]
 
 _rules: dict[tuple[type, type], Callable[[Any, Any], Any]] = {}
 
 
+@public("fdbr.distributions")
 def register_kl(p: type, q: type) -> Callable[[Any], Any]:
     """A decorator: the function computes `kl_divergence` of two classes of distributions.
 
@@ -44,6 +46,7 @@ def register_kl(p: type, q: type) -> Callable[[Any], Any]:
     return register
 
 
+@public("fdbr.distributions")
 def kl_divergence(p: Any, q: Any) -> Any:
     """The expectation of ``p.log_prob(x) - q.log_prob(x)`` for ``x`` drawn from ``p``, in nats.
 
@@ -76,6 +79,7 @@ def kl_divergence(p: Any, q: Any) -> Any:
     )
 
 
+@public("fdbr.distributions")
 def cross_entropy(p: Any, q: Any) -> Any:
     """The expectation of ``-q.log_prob(x)`` for ``x`` drawn from ``p``.
 

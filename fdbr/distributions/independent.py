@@ -4,11 +4,13 @@ from typing import Any
 
 from fdbr import ops
 from fdbr.distributions.distribution import Distribution
+from fdbr.errors.public import public
 from fdbr.tree import frozen, static
 
 __all__ = ["Independent"]
 
 
+@public("fdbr.distributions")
 @frozen
 class Independent(Distribution):
     """The last axes of a batch of distributions, taken as axes of one draw.

@@ -10,11 +10,13 @@ from fdbr.core.tracer import stop_gradient
 from fdbr.distributions.distribution import Distribution, broadcast, chance, inside
 from fdbr.distributions.ranges import check_shapes
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.tree import frozen
 
 __all__ = ["Cauchy", "Gumbel", "Laplace", "Uniform"]
 
 
+@public("fdbr.distributions")
 @frozen
 class Cauchy(Distribution):
     """The Cauchy distribution: the density is ``1 / (pi * scale * (1 + z**2))``.
@@ -75,6 +77,7 @@ class Cauchy(Distribution):
         return self.loc + self.scale * random.cauchy(key, shape, self.dtype)
 
 
+@public("fdbr.distributions")
 @frozen
 class Gumbel(Distribution):
     """The Gumbel distribution of largest values: ``cdf(x) = exp(-exp(-z))``.
@@ -129,6 +132,7 @@ class Gumbel(Distribution):
         return self.loc + self.scale * random.gumbel(key, shape, self.dtype)
 
 
+@public("fdbr.distributions")
 @frozen
 class Laplace(Distribution):
     """The Laplace distribution: the density is ``exp(-abs(z)) / (2 * scale)``.
@@ -186,6 +190,7 @@ def _laplace_cdf(z: Any) -> Any:
     return ops.where(z < 0, half, 1 - half)
 
 
+@public("fdbr.distributions")
 @frozen
 class Uniform(Distribution):
     """The uniform distribution on [low, high).

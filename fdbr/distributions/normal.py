@@ -15,6 +15,7 @@ from fdbr.distributions.distribution import (
     stepped,
 )
 from fdbr.distributions.ranges import check_range, check_shapes
+from fdbr.errors.public import public
 from fdbr.tree import frozen
 
 __all__ = ["LogNormal", "MultivariateNormal", "Normal"]
@@ -22,6 +23,7 @@ __all__ = ["LogNormal", "MultivariateNormal", "Normal"]
 _HALF_LOG = 0.5 * math.log(2 * math.pi)
 
 
+@public("fdbr.distributions")
 @frozen
 class Normal(Distribution):
     """The normal distribution: the density is ``exp(-z**2 / 2) / (scale * sqrt(2 * pi))``.
@@ -84,6 +86,7 @@ class Normal(Distribution):
         return self.loc + self.scale * random.normal(key, shape, self.dtype)
 
 
+@public("fdbr.distributions")
 @frozen
 class LogNormal(Distribution):
     """The distribution of ``exp(z)`` for ``z`` of ``Normal(loc, scale)``.
@@ -151,6 +154,7 @@ class LogNormal(Distribution):
         return ops.exp(self._log._draw(key, shape))
 
 
+@public("fdbr.distributions")
 @frozen
 class MultivariateNormal(Distribution):
     """Normal vectors: ``loc + scale_tril @ z`` with ``z`` of independent standard normal numbers.

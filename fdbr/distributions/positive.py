@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from fdbr import ops, random
 from fdbr.distributions.distribution import Distribution, broadcast, chance, inside
+from fdbr.errors.public import public
 from fdbr.ops import special
 from fdbr.tree import frozen
 
@@ -16,6 +17,7 @@ def _positive(x: Any) -> Any:
     return ops.maximum(x, 0.0)
 
 
+@public("fdbr.distributions")
 @frozen
 class Exponential(Distribution):
     """The exponential distribution: the density is ``rate * exp(-rate * x)``.
@@ -69,6 +71,7 @@ class Exponential(Distribution):
         return random.exponential(key, shape, self.dtype) / self.rate
 
 
+@public("fdbr.distributions")
 @frozen
 class Gamma(Distribution):
     """The gamma distribution: the density goes as ``x**(concentration - 1) * exp(-rate * x)``.
@@ -127,6 +130,7 @@ class Gamma(Distribution):
         return random.gamma(key, self.concentration, shape, self.dtype) / self.rate
 
 
+@public("fdbr.distributions")
 @frozen
 class Chi2(Distribution):
     """The distribution of the sum of the squares of ``df`` standard normal numbers.
@@ -184,6 +188,7 @@ class Chi2(Distribution):
         return self.as_gamma._draw(key, shape)
 
 
+@public("fdbr.distributions")
 @frozen
 class Pareto(Distribution):
     """The Pareto distribution: ``survival(x) = (scale / x)**alpha`` from ``scale`` on.

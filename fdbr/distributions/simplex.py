@@ -4,12 +4,14 @@ from typing import Any, ClassVar
 
 from fdbr import ops, random
 from fdbr.distributions.distribution import Distribution, broadcast, check_vector, inside
+from fdbr.errors.public import public
 from fdbr.ops import special
 from fdbr.tree import frozen
 
 __all__ = ["Beta", "Dirichlet"]
 
 
+@public("fdbr.distributions")
 @frozen
 class Beta(Distribution):
     """The beta distribution: the density goes as ``x**(a - 1) * (1 - x)**(b - 1)``.
@@ -74,6 +76,7 @@ class Beta(Distribution):
         return random.beta(key, self.concentration1, self.concentration0, shape, self.dtype)
 
 
+@public("fdbr.distributions")
 @frozen
 class Dirichlet(Distribution):
     """Probabilities that sum to one: the density goes as ``prod(x**(concentration - 1))``.

@@ -21,7 +21,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FrameType, FunctionType, ModuleType, NoneType, UnionType
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
@@ -30,17 +30,21 @@ from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
 from fdbr.pytrees.classes import fields_of
 
-__all__ = ["explaining", "guard", "guard_methods"]
+__all__ = ["explaining", "name_of_public", "public", "unexplained"]
 
 _OURS = frozenset(sys.stdlib_module_names) | {
     "attr", "attrs", "cupy", "fdbr", "h5py", "hypothesis", "llvmlite", "numpy", "optree",
     "safetensors", "scipy", "tqdm",
 }  # fmt: skip
 Function = Callable[..., Any]
+T = TypeVar("T")
 
-_guarded: dict[Any, Any] = {}
+_UNCHECKED = ("fdbr.ops", "fdbr.tree")  # these check their operands themselves
+
 _HANDING_ON = {"_array_ufunc", "_array_function", "backward"}  # to what NumPy, and a tape, call
 _INTEGERS = (int, np.integer)
+_BARE = "_fdbr_text"
+"""The attribute of an error explained here that has the text without the arguments."""
 _INNER = re.compile(r"fdbr\.[\w.]+: ")
 _ADDED = re.compile(r"data type '(bfloat16|float8_\w+)' not understood")
 _KINDS: dict[type[BaseException], type[Exception]] = {
@@ -52,47 +56,72 @@ _KINDS: dict[type[BaseException], type[Exception]] = {
 }
 
 
-def guard(module_name: str, name: str = "", *, checked: bool = True) -> None:
-    """Have the public functions of a module explain their errors: the last that it does.
+def public(room: str, name: str = "", *, explained: bool = True) -> Callable[[T], T]:
+    """Declare a function, or a class with its constructors, public in a module of fdbr.
 
-    If it is ``checked``, arguments must be what the signature says, as far as that is a flag, an
-    integer, a number, a string or a function.
+    Errors that leave it begin with its public name.  Arguments must be what the signature says, as
+    far as that is a flag, an integer, a number, a string or a function; operations and functions
+    of trees check their operands themselves.
+
+    Parameters
+    ----------
+    room
+        The module in whose ``__all__`` it stands.
+    name
+        Its name there, if that is not the one of the definition.
+    explained
+        Whether its errors are explained.  A function that is called for every operation, and takes
+        any values, saves the call that this costs.
+
+    >>> @public("fdbr.ops")
+    ... def mean(x):
+    ...     return sum(x) / len(x)
+    >>> mean([])
+    Traceback (most recent call last):
+        ...
+    ZeroDivisionError: fdbr.ops.mean: division by zero (got x=list); help(fdbr.ops.mean) says what
+    it takes
     """
-    module = sys.modules[module_name]
-    name = name or module_name
-    for member in module.__all__:
-        value = vars(module).get(member)
-        if isinstance(value, FunctionType) and not hasattr(value, "primitive"):
-            if value not in _guarded:  # else it stands in another module too, as device_put does
-                _guarded[value] = explaining(value, f"{name}.{member}", checked)
-            setattr(module, member, _guarded[value])
-        elif isinstance(value, type) and value.__module__.startswith("fdbr."):
-            if value.__name__ != member and hasattr(module, value.__name__):
-                continue  # another name of a class that has its own
-            _guard_class(value, f"{name}.{member}", checked and name != "fdbr.debug")
+
+    def declare(value: Any) -> Any:
+        public_name = f"{room}.{name or value.__name__}"
+        if isinstance(value, type):
+            _explain_constructors(value, public_name)
+            made: Any = value
+        elif not explained:
+            made = value
+        else:
+            made = _explaining(value, public_name, not room.startswith(_UNCHECKED))
+        made.__public__ = public_name
+        return made
+
+    return declare
 
 
-def guard_methods(cls: Any, name: str, *methods: str) -> None:
-    """Have methods of a class explain their errors, which public functions make objects of."""
-    for method in methods:
-        setattr(cls, method, explaining(vars(cls)[method], name, False))
+def explaining(name: str) -> Callable[[T], T]:
+    """Have the errors of a method begin with the name of what made its object."""
+
+    def declare(method: Any) -> Any:
+        return _explaining(method, name, False)
+
+    return declare
 
 
-def _guard_class(cls: Any, name: str, checked: bool) -> None:
-    """Have the constructors of a class explain their errors, and those of its private bases."""
-    if issubclass(cls, BaseException) or cls in _guarded:
-        return
-    _guarded[cls] = cls
-    for base in cls.__bases__:
-        if base.__name__[0] == "_" and base.__module__.startswith("fdbr."):
-            _guard_class(base, f"{name.rpartition('.')[0]}.{base.__name__}", checked)
+def name_of_public(value: Any) -> str | None:
+    """The name by which a function or class was declared `public`; `None` if it was not."""
+    name: str | None = vars(value).get("__public__")  # a class does not inherit it
+    return name
+
+
+def _explain_constructors(cls: Any, name: str) -> None:
+    """Have the constructors that a class defines explain their errors."""
     for method, value in list(vars(cls).items()):
         if method == "__init__" and isinstance(value, FunctionType):
-            made = explaining(value, name, checked)
+            made = _explaining(value, name, True)
             cls.__init__ = _constructor(made, cls, name) if _is_made_by_init(cls) else made
         elif isinstance(value, classmethod) and method[0] != "_":
-            around = explaining(value.__func__, f"{name}.{method}", checked)
-            setattr(cls, method, classmethod(around))
+            made = _explaining(value.__func__, f"{name}.{method}", True)
+            setattr(cls, method, classmethod(made))
 
 
 def _is_made_by_init(cls: type) -> bool:
@@ -164,7 +193,7 @@ def _is_key(value: Any) -> bool:
     return getattr(value, "shape", None) == (2,) and getattr(value, "dtype", None) == np.uint64
 
 
-def explaining(function: Any, name: str, checked: bool) -> Any:
+def _explaining(function: Any, name: str, checked: bool) -> Any:
     """The same function, whose errors begin with a name."""
 
     def explain(error: Exception, given: dict[str, Any]) -> Exception:
@@ -316,6 +345,9 @@ def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
         return error
     if text.startswith("fdbr.") and _passes_through(error, given.values()):
         return error
+    bare = unexplained(error)
+    if bare is not error:  # a public function within has explained it, by its own arguments
+        return _with_arguments(bare, vars(error)[_BARE], name, given)
     inner = _INNER.match(text)
     if inner is not None:  # a function within has said what is wrong
         return _made(error, f"{name}: {text[inner.end() :]}")
@@ -325,9 +357,22 @@ def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
         text = f"there is no {text!r}"
     elif _ADDED.fullmatch(text):
         text += "; it is one of ml_dtypes', which NumPy knows once that is imported"
+    return _with_arguments(error, text, name, given)
+
+
+def _with_arguments(error: Exception, text: str, name: str, given: dict[str, Any]) -> Exception:
+    """The error that says which public function was called, and with which arguments."""
     arguments = ", ".join(f"{k}={_shown(v)}" for k, v in given.items() if k not in ("self", "cls"))
     got = f" (got {arguments})" if arguments else ""
-    return _made(error, f"{name}: {text}{got}; help({name}) says what it takes")
+    made = _made(error, f"{name}: {text}{got}; help({name}) says what it takes")
+    vars(made)[_BARE] = text
+    return made
+
+
+def unexplained(error: Exception) -> Exception:
+    """Return the error that a public function explained by its arguments; others as they are."""
+    cause = error.__cause__
+    return cause if _BARE in vars(error) and isinstance(cause, Exception) else error
 
 
 def _says_all(error: Exception) -> bool:

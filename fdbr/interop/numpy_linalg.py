@@ -191,6 +191,9 @@ def _cond(x: Any, p: Any = None) -> Any:
     x = matrices("cond", x)
     if not x.size:
         raise np.linalg.LinAlgError(f"np.linalg.cond: {describe(x)} has no element")
+    # A decomposition of NaN is an error, which NumPy's function does not raise from 2.5 on.
+    unknown = ops.any(ops.isnan(x), axis=(-2, -1), keepdims=True)
+    x = ops.where(unknown, ops.eye(*x.shape[-2:], dtype=x.dtype), x)
     if p in (None, 2, -2):
         values = linalg.svdvals(x)
         largest, least = values[..., 0], values[..., -1]
@@ -198,8 +201,7 @@ def _cond(x: Any, p: Any = None) -> Any:
     else:
         inverted = inverse(square_matrices("cond", x))
         out = linalg.matrix_norm(x, ord=p) * linalg.matrix_norm(inverted, ord=p)
-    undefined = ops.isnan(out) & ~ops.any(ops.isnan(x), axis=(-2, -1))
-    return ops.where(undefined, np.inf, out)
+    return ops.where(unknown[..., 0, 0], np.nan, ops.where(ops.isnan(out), np.inf, out))
 
 
 @enter("tensorsolve")

@@ -312,15 +312,24 @@ def _ix(*args: Any) -> Any:
 _FIELDS = {"order": "it names the fields of records, and traced values have none. Leave it out"}
 
 
-def _check_kind(kind: Any, stable: Any) -> None:
-    """Sorting is stable here, which is right for every kind; NumPy says which there are."""
-    np.sort(np.empty(0), kind=kind, stable=stable)
+def _checked(**how: Any) -> dict[str, Any]:
+    """Return how to sort, without what is left open; NumPy says what can be asked for."""
+    how = {name: value for name, value in how.items() if value is not None}
+    np.sort(np.empty(0), **how)
+    return how
 
 
 @constant(batch=shifted("axis"))
-def _numpys_order(xp: Any, x: Any, *, axis: int, kind: Any) -> Any:
-    """The order of a kind that is not stable, in which NumPy leaves ties as its algorithm does."""
-    return xp.argsort(x, axis=axis, kind=kind)
+def _numpys_order(
+    xp: Any, x: Any, *, axis: int, kind: Any = None, stable: Any = None, descending: Any = None
+) -> Any:
+    """Return NumPy's own order, where that of `ops.argsort` may be another one.
+
+    An order that is not stable leaves ties as NumPy's algorithm does, and a descending one has
+    NaN last.
+    """
+    more = {} if descending is None else {"stable": stable, "descending": descending}
+    return xp.argsort(x, axis=axis, kind=kind, **more)
 
 
 @constant(batch=shifted("axis"))
@@ -342,19 +351,26 @@ def _partition(xp: Any, x: Any, *, kth: tuple[int, ...], axis: int) -> Any:
 
 
 @implements("sort", refuses=_FIELDS)
-def _sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
-    _check_kind(kind, stable)
+def _sort(
+    a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None, descending: Any = None
+) -> Any:
+    """Sort; stably, unless it is descending, which NumPy does from 2.5 on."""
+    how = _checked(kind=kind, stable=stable, descending=descending)
     a, axis = _flat_or(ops.asarray(a), axis, "sort")
+    if descending:
+        return ops.take_along_axis(a, _numpys_order(a, axis=axis, **how), axis=axis)
     return ops.sort(a, axis=axis)
 
 
 @implements("argsort", refuses=_FIELDS)
-def _argsort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
-    _check_kind(kind, stable)
+def _argsort(
+    a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None, descending: Any = None
+) -> Any:
+    how = _checked(kind=kind, stable=stable, descending=descending)
     a, axis = _flat_or(ops.asarray(a), axis, "argsort")
-    if stable or str(kind)[:1].lower() in "ms":
+    if not descending and (stable or str(kind)[:1].lower() in "ms"):
         return ops.argsort(a, axis=axis)
-    return _numpys_order(a, axis=axis, kind=kind)
+    return _numpys_order(a, axis=axis, **how)
 
 
 @implements("sort_complex")

@@ -185,6 +185,9 @@ def _interp(
     if "c" in (x.dtype.kind, xp.dtype.kind) and period is None:
         raise TypeError(f"np.interp: x and xp must be real, not {describe(x)} and {describe(xp)}")
     x, xp, fp = (ops.astype(v, np.result_type(v.dtype, float)) for v in (x, xp, fp))
+    if not x.size and xp.shape == fp.shape == (0,):
+        np.interp(*np.empty((3, 0)))  # which is an error up to NumPy 2.4
+        return ops.astype(x, fp.dtype)
     return ops.interp(x, xp, fp, left, right, period)
 
 

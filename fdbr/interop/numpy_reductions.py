@@ -368,8 +368,10 @@ def fmin(x: Any, y: Any) -> Any:
 def _but_one(op: Callable[..., Any], x: Any, y: Any) -> Any:
     if dtype_kind(ops.result_type(x, y)) not in "fc":
         return op(x, y)
-    no_x, no_y = ops.isnan(x), ops.isnan(y)
-    return op(ops.where(no_x & ~no_y, y, x), ops.where(no_y & ~no_x, x, y))
+    no_x, no_y = ops.isnan(x), ops.isnan(y)  # of a Python number they are `bool`s, which have no ~
+    return op(
+        ops.where(no_x & ops.logical_not(no_y), y, x), ops.where(no_y & ops.logical_not(no_x), x, y)
+    )
 
 
 implements("nanmax")(extreme_but_nan("np.nanmax", ops.max, fmax, -math.inf))

@@ -90,15 +90,21 @@ def _by_transform(choose: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _set_right(library: Any) -> None:
-    namespaces: Any = sys.modules.get("scipy._lib.array_api_compat")
-    if getattr(library, "SCIPY_ARRAY_API", False) and hasattr(namespaces, "array_namespace"):
-        namespaces.array_namespace = _among_traced(namespaces.array_namespace)
+    """Set right what SciPy's arrays share.
 
-
-def _set_places_right(library: Any) -> None:
-    places: Any = getattr(library, "at", None)
+    The packages of others that it comes with lie elsewhere from 1.18 on: they are found as the
+    module that uses them has them.
+    """
+    extra = getattr(library, "xpx", None)
+    if hasattr(extra, "apply_where"):
+        extra.apply_where = _chosen(extra.apply_where)
+    places: Any = getattr(extra, "at", None)
     if hasattr(places, "_op"):
         places._op = _updated(places._op)
+    compat = getattr(getattr(library, "np_compat", None), "__package__", "").rpartition(".")[0]
+    namespaces: Any = sys.modules.get(compat)
+    if getattr(library, "SCIPY_ARRAY_API", False) and hasattr(namespaces, "array_namespace"):
+        namespaces.array_namespace = _among_traced(namespaces.array_namespace)
 
 
 def _set_convolutions_right(library: Any) -> None:
@@ -107,12 +113,5 @@ def _set_convolutions_right(library: Any) -> None:
         library.choose_conv_method = _by_transform(library.choose_conv_method)
 
 
-def _set_choices_right(library: Any) -> None:
-    if hasattr(library, "apply_where"):
-        library.apply_where = _chosen(library.apply_where)
-
-
-settling["scipy._lib.array_api_extra"] = _set_choices_right
 settling["scipy._lib._array_api"] = _set_right
 settling["scipy.signal._signaltools"] = _set_convolutions_right
-settling["scipy._lib.array_api_extra._lib._at"] = _set_places_right

@@ -123,6 +123,8 @@ def bound(
             truths = {n: int(v) for n, v in given.items() if n in _COUNTING and isinstance(v, bool)}
             if found is None and truths:  # some of NumPy's functions take them for integers
                 return called_with({**given, **truths})
+            if found is None and given.get("axis", 0) is None:  # to some it is as if not given
+                return called_with({n: v for n, v in given.items() if n != "axis"})
             raise error if found is None else found.with_traceback(error.__traceback__) from None
         finally:
             del error, found  # whose tracebacks refer to this frame

@@ -4,7 +4,6 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 ``y, layer = layer.train(x, key=key)``, which returns its successor.
 """
 
-from fdbr.errors.public import guard
 from fdbr.nn import initializers, models
 from fdbr.nn.activations import Maxout, PReLU, RReLU, Swish
 from fdbr.nn.attention.blocks import DecoderBlock, GatedMLP, ViTBlock
@@ -248,5 +247,3 @@ __all__ = [
     "tree_paths",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.nn")

@@ -1,6 +1,6 @@
 """Activation functions with parameters, or with random numbers in training.
 
-Plain functions such as `fdbr.ops.relu` go into `Sequential` as they are.
+Plain functions such as `fdbr.ops.relu` can be put into `Sequential` directly.
 """
 
 from typing import Any, Self
@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
@@ -25,16 +26,18 @@ def _shape_of(where: str, name: str, value: Any) -> tuple[int, ...]:
     return tuple([integer(where, name, length, least=1) for length in lengths])
 
 
+@public("fdbr.nn")
 @frozen
 class PReLU(Layer):
-    """``x`` where it is positive, and elsewhere ``weight * x``, with slopes that are learnt.
+    """Parametric ReLU: ``x`` where it is positive, and elsewhere ``weight * x`` with a trained
+    weight.
 
     He, Zhang, Ren & Sun, *Delving deep into rectifiers*, ICCV 2015.
 
     Attributes
     ----------
     weight
-        Shape ``(num_parameters,)``: one slope, or one for each channel of ``(N, C, ...)``.
+        Shape ``(num_parameters,)``: one factor, or one for each channel of ``(N, C, ...)``.
 
     >>> import fdbr
     >>> import numpy as np
@@ -53,35 +56,36 @@ class PReLU(Layer):
         init: float = 0.25,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer whose slopes are one number.
+        """Return a layer whose weights all have one value.
 
         Parameters
         ----------
         key
-            A key, of which nothing is drawn: it may be `None`.
+            A random key, which is not used and may be `None`.
         num_parameters
-            1, or the number of channels; or the lengths of several axes after the first.
+            1 or the number of channels; or the lengths of several axes after the first.
         init
-            The slopes.
+            The initial value.
         dtype
-            Their dtype.
+            The dtype of the weight.
 
         Raises
         ------
         TypeError, ValueError
-            If ``num_parameters`` is no positive integer, nor some of them.
+            If ``num_parameters`` is neither a positive integer nor a sequence of them.
         """
         shape = _shape_of("fdbr.nn.PReLU.init", "num_parameters", num_parameters)
         return cls(initializers.constant(float(init))(key, shape, dtype))
 
     def __call__(self, x: Any) -> Any:
-        """The output, of the shape of ``x``."""
+        """Return the output, which has the shape of ``x``."""
         return ops.prelu(x, self.weight)
 
 
+@public("fdbr.nn")
 @frozen
 class Swish(Layer):
-    """``x * sigmoid(beta * x)``, with a ``beta`` that is learnt.
+    """Swish: ``x * sigmoid(beta * x)`` with a trained ``beta``.
 
     Ramachandran, Zoph & Le, *Searching for activation functions*, arXiv:1710.05941.
 
@@ -107,14 +111,14 @@ class Swish(Layer):
         init: float = 1.0,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer whose ``beta`` is one number everywhere.
+        """Return a layer whose ``beta`` has one value.
 
         Parameters
         ----------
         key
-            A key, of which nothing is drawn: it may be `None`.
+            A random key, which is not used and may be `None`.
         shape
-            That of ``beta``: of one number by default, or the lengths of axes after the first.
+            The shape of ``beta``: a scalar by default, or the lengths of axes after the first.
         init
             The number.
         dtype
@@ -123,27 +127,29 @@ class Swish(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a length is no positive integer.
+            If a length is not a positive integer.
         """
         lengths = _shape_of("fdbr.nn.Swish.init", "shape", shape)
         return cls(initializers.constant(float(init))(key, lengths, dtype))
 
     def __call__(self, x: Any) -> Any:
-        """The output, of the shape of ``x``."""
+        """Return the output, which has the shape of ``x``."""
         return ops.swish(x, self.beta)
 
 
+@public("fdbr.nn")
 @frozen
 class RReLU(Layer):
-    """``x`` where it is positive, and elsewhere times a slope that is drawn in training.
+    """Randomized ReLU: ``x`` where it is positive, and elsewhere times a factor, random in
+    training.
 
-    In inference the slope is the mean of the bounds: Xu, Wang, Chen & Li, *Empirical evaluation
-    of rectified activations in convolutional network*, arXiv:1505.00853.
+    In inference the factor is the mean of the bounds: Xu, Wang, Chen & Li, *Empirical evaluation of
+    rectified activations in convolutional network*, arXiv:1505.00853.
 
     Parameters
     ----------
     lower, upper
-        Between these the slopes are.
+        The bounds of the factor.
 
     >>> import fdbr
     >>> import numpy as np
@@ -155,11 +161,11 @@ class RReLU(Layer):
     upper: float = static(default=1 / 3)
 
     def __call__(self, x: Any) -> Any:
-        """The output, of the shape of ``x``."""
+        """Return the output, which has the shape of ``x``."""
         return ops.rrelu(x, self.lower, self.upper)
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The output with slopes that are drawn, and the layer.
+        """Return the output with randomly drawn factors, and the layer.
 
         Raises
         ------
@@ -169,6 +175,7 @@ class RReLU(Layer):
         return ops.rrelu(x, self.lower, self.upper, key=needed_key("RReLU", key)), self
 
 
+@public("fdbr.nn")
 @frozen
 class Maxout(Layer):
     """The largest of several fully connected layers, for each output.
@@ -178,10 +185,10 @@ class Maxout(Layer):
     Attributes
     ----------
     linear
-        The `Linear` of ``out_features * pool_size`` outputs: of each output those that belong to
-        it are neighbours.
+        The `Linear` of ``out_features * pool_size`` outputs: the inputs of each maximum are
+        adjacent.
     pool_size
-        How many there are for each output.
+        The number of linear outputs for each maximum.
 
     >>> import fdbr
     >>> import numpy as np
@@ -206,12 +213,12 @@ class Maxout(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_features, out_features, pool_size
             The sizes.
         bias, weight_init, bias_init, dtype
@@ -220,7 +227,7 @@ class Maxout(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer.
+            If a size is not a positive integer.
         """
         where = "fdbr.nn.Maxout.init"
         outs = integer(where, "out_features", out_features, least=1)
@@ -237,5 +244,7 @@ class Maxout(Layer):
         return cls(linear, size)
 
     def __call__(self, x: Any) -> Any:
-        """The output of shape ``(..., out_features)`` for ``x`` of shape ``(..., in_features)``."""
+        """Return the output of shape ``(..., out_features)`` for ``x`` of shape ``(...,
+        in_features)``.
+        """
         return ops.maxout(self.linear(x), self.pool_size, axis=-1)

@@ -1,4 +1,4 @@
-"""Layers made of layers, whose computation is written once for inference and for training."""
+"""Layers made of layers, with one definition for inference and for training."""
 
 from typing import Any, ClassVar, Self
 
@@ -10,50 +10,50 @@ __all__ = ["Composite"]
 
 
 class Composite(Layer):
-    """The base of layers that say in `_forward` how the layers in their fields follow each other.
+    """The base class of layers that combine the layers in their fields by `_forward`.
 
-    `_forward` finds these layers not in ``self`` but in its second argument, under the names of
-    the fields: in inference that is ``self``, in training it gives each its key, and notes its
-    successor.  A field may be a tuple of layers.
+    `_forward` takes these layers not from ``self`` but from its second argument, under the names of
+    the fields.  In inference that argument is ``self``; in training it is an object that gives each
+    layer a key and records its successor.  A field may be a tuple of layers.
     """
 
     __slots__ = ()
 
     training: ClassVar[bool] = False
-    """What `_forward` finds in its second argument: whether it is used in training."""
+    """Whether `_forward` runs in training; it is read from `_forward`'s second argument."""
 
     def _forward(self, of: Any, *inputs: Any, **options: Any) -> Any:
-        """The output, computed with the layers of ``of``."""
+        """Compute the output with the layers found in ``of``."""
         raise NotImplementedError(f"{type(self).__name__} has no `_forward`")
 
     def _left_out(self, x: Any, rate: float) -> Any:
-        """``x``; in training, with elements left out at that rate."""
+        """Return ``x``; in training, apply dropout with that rate."""
         return x
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         return self._forward(self, *inputs, **options)
 
     def train(self, *inputs: Any, key: Any = None, **options: Any) -> tuple[Any, Self]:
-        """The output in training, and the layer of the successors.
+        """Return the output in training, and a layer made of the successors.
 
         Parameters
         ----------
         inputs, options
-            What ``__call__`` takes.
+            The arguments of ``__call__``.
         key
-            A key, of which each layer gets its own; `None` if no layer draws.
+            A random key, which is split among the layers; `None` if no layer draws random numbers.
         """
         return self._trained(key, *inputs, **options)
 
     def _trained(self, key: Any, /, *inputs: Any, **options: Any) -> tuple[Any, Self]:
-        """The same, for layers whose `train` has a signature of its own."""
+        """Compute the same as `train`, for subclasses whose `train` has another signature."""
         of = _Training(self, key)
         out = self._forward(of, *inputs, **options)
         return out, tree.replace(self, **of.successors)
 
 
 class _Training:
-    """The layers of a layer, as functions that note what becomes of them."""
+    """The fields of a layer in training: each call runs `train` and records the successor."""
 
     training = True
 
@@ -73,10 +73,10 @@ class _Training:
     def __getattr__(self, name: str) -> Any:
         part = getattr(self._layer, name)
         if isinstance(part, tuple):
-            return [self._trained(member, name, place) for place, member in enumerate(part)]
+            return [self._trained(member, name, index) for index, member in enumerate(part)]
         return self._trained(part, name)
 
-    def _trained(self, part: Any, name: str, place: int | None = None) -> Any:
+    def _trained(self, part: Any, name: str, index: int | None = None) -> Any:
         if not hasattr(part, "train"):
             return part
 
@@ -84,11 +84,11 @@ class _Training:
             now = self.successors.get(name, getattr(self._layer, name))
             key = None if self._key is None else random.fold_in(self._key, self._calls)
             self._calls += 1
-            if place is None:
+            if index is None:
                 out, self.successors[name] = now.train(*inputs, key=key, **options)
             else:
-                out, successor = now[place].train(*inputs, key=key, **options)
-                self.successors[name] = (*now[:place], successor, *now[place + 1 :])
+                out, successor = now[index].train(*inputs, key=key, **options)
+                self.successors[name] = (*now[:index], successor, *now[index + 1 :])
             return out
 
         return run

@@ -1,4 +1,4 @@
-"""Layers that leave something out by chance in training, and nothing in inference."""
+"""Dropout layers, which drop something at random in training and nothing in inference."""
 
 from typing import Any, Self
 
@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.ops.nn.noise.dropout import check_rate
@@ -23,7 +24,7 @@ __all__ = [
 
 
 def needed_key(name: str, key: Any) -> Any:
-    """The key of a layer's `train`, which must be given."""
+    """Return the key of a layer's `train`; raises if there is none."""
     if key is None:
         raise TypeError(
             placed(
@@ -34,9 +35,10 @@ def needed_key(name: str, key: Any) -> Any:
     return key
 
 
+@public("fdbr.nn")
 @frozen
 class _LeavingOut(Layer):
-    """The base of layers of one rate."""
+    """The base class of layers with one dropout rate."""
 
     rate: float = static(default=0.5)
 
@@ -45,13 +47,14 @@ class _LeavingOut(Layer):
         self.__attrs_init__(rate)  # type: ignore[attr-defined]
 
     def __call__(self, x: Any) -> Any:
-        """The input itself."""
+        """Return the input itself."""
         return x
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class Dropout(_LeavingOut):
-    """In training, each element is 0 with probability ``rate``, and divided by ``1 - rate`` else.
+    """Dropout: in training, set elements to 0 with probability ``rate`` and rescale the others.
 
     Srivastava et al., *Dropout: a simple way to prevent neural networks from overfitting*, JMLR
     2014.
@@ -64,7 +67,7 @@ class Dropout(_LeavingOut):
     Raises
     ------
     TypeError, ValueError
-        If ``rate`` is no number in [0, 1).
+        If ``rate`` is not a number in [0, 1).
 
     >>> import fdbr
     >>> import numpy as np
@@ -77,7 +80,7 @@ class Dropout(_LeavingOut):
     """
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The input with elements left out, and the layer.
+        """Return the input after dropout, and the layer.
 
         Raises
         ------
@@ -89,9 +92,10 @@ class Dropout(_LeavingOut):
         return ops.dropout(x, self.rate, key=needed_key("Dropout", key)), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class SpatialDropout(_LeavingOut):
-    """In training, whole channels are 0 with probability ``rate``; inputs are ``(N, C, ...)``.
+    """In training, set whole channels of ``(N, C, ...)`` to 0 with probability ``rate``.
 
     PyTorch's ``Dropout2d``; Tompson et al., *Efficient object localization using convolutional
     networks*, CVPR 2015.
@@ -104,7 +108,7 @@ class SpatialDropout(_LeavingOut):
     Raises
     ------
     TypeError, ValueError
-        If ``rate`` is no number in [0, 1).
+        If ``rate`` is not a number in [0, 1).
 
     >>> import fdbr
     >>> import numpy as np
@@ -114,7 +118,7 @@ class SpatialDropout(_LeavingOut):
     """
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The input with channels left out, and the layer.
+        """Return the input with channels dropped, and the layer.
 
         Raises
         ------
@@ -124,6 +128,7 @@ class SpatialDropout(_LeavingOut):
         return ops.spatial_dropout(x, self.rate, key=needed_key("SpatialDropout", key)), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class AlphaDropout(_LeavingOut):
     """Dropout for networks of `fdbr.ops.selu`, that keeps mean 0 and variance 1.
@@ -135,12 +140,12 @@ class AlphaDropout(_LeavingOut):
     rate
         A number in [0, 1); ``p`` is another name for it.
     channels
-        Whether whole channels of inputs ``(N, C, ...)`` are left out.
+        Whether whole channels of inputs ``(N, C, ...)`` are dropped.
 
     Raises
     ------
     TypeError, ValueError
-        If ``rate`` is no number in [0, 1).
+        If ``rate`` is not a number in [0, 1).
 
     >>> import fdbr
     >>> import numpy as np
@@ -158,7 +163,7 @@ class AlphaDropout(_LeavingOut):
         self.__attrs_init__(rate, bool(channels))  # type: ignore[attr-defined]
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The input with elements left out, and the layer.
+        """Return the input after dropout, and the layer.
 
         Raises
         ------
@@ -169,9 +174,10 @@ class AlphaDropout(_LeavingOut):
         return ops.alpha_dropout(x, self.rate, channels=self.channels, key=key), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class GaussianDropout(_LeavingOut):
-    """In training, each element times a normal number of mean 1 and variance ``rate / (1 - rate)``.
+    """In training, multiply by normal noise of mean 1 and variance ``rate / (1 - rate)``.
 
     Srivastava et al., *Dropout*, JMLR 2014, section 10.
 
@@ -183,7 +189,7 @@ class GaussianDropout(_LeavingOut):
     Raises
     ------
     TypeError, ValueError
-        If ``rate`` is no number in [0, 1).
+        If ``rate`` is not a number in [0, 1).
 
     >>> import fdbr
     >>> import numpy as np
@@ -193,7 +199,7 @@ class GaussianDropout(_LeavingOut):
     """
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The input with noise, and the layer.
+        """Return the input with noise, and the layer.
 
         Raises
         ------
@@ -203,11 +209,12 @@ class GaussianDropout(_LeavingOut):
         return ops.gaussian_dropout(x, self.rate, key=needed_key("GaussianDropout", key)), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class StochasticDepth(_LeavingOut):
-    """In training, an example is 0 with probability ``rate``, and divided by ``1 - rate`` else.
+    """In training, set examples to 0 with probability ``rate`` and rescale the others.
 
-    It stands at the end of a residual branch, ``x + drop(branch(x))``, which then is left out:
+    It is used at the end of a residual branch, ``x + drop(branch(x))``, and so skips the branch:
     Huang et al., *Deep networks with stochastic depth*, ECCV 2016.
 
     Parameters
@@ -215,12 +222,12 @@ class StochasticDepth(_LeavingOut):
     rate
         A number in [0, 1); ``p`` is another name for it.
     mode
-        ``"row"``: each example of a batch has its own chance; ``"batch"``: all have one.
+        ``"row"``: each example of a batch is dropped independently; ``"batch"``: all together.
 
     Raises
     ------
     TypeError, ValueError
-        If ``rate`` is no number in [0, 1), or there is no such mode.
+        If ``rate`` is not a number in [0, 1), or ``mode`` is unknown.
 
     >>> import fdbr
     >>> import numpy as np
@@ -241,7 +248,7 @@ class StochasticDepth(_LeavingOut):
         self.__attrs_init__(rate, mode)  # type: ignore[attr-defined]
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The input with examples left out, and the layer.
+        """Return the input with examples dropped, and the layer.
 
         Raises
         ------
@@ -254,9 +261,10 @@ class StochasticDepth(_LeavingOut):
         return ops.drop_path(x, self.rate, mode=self.mode, key=key), self
 
 
+@public("fdbr.nn")
 @frozen
 class SimplifiedDropconnect(Layer):
-    """A fully connected layer, of whose weight training leaves elements out by chance.
+    """A fully connected layer whose weight has elements dropped at random in training.
 
     After Wan et al., *Regularization of neural networks using DropConnect*, ICML 2013.
 
@@ -265,9 +273,9 @@ class SimplifiedDropconnect(Layer):
     weight, bias
         As of `Linear`.
     rate
-        The probability of an element to be left out, in [0, 1).
+        The probability that an element is dropped, in [0, 1).
     batchwise
-        Whether each example leaves out its own elements.
+        Whether elements are dropped independently for each example.
 
     >>> import fdbr
     >>> import numpy as np
@@ -296,12 +304,12 @@ class SimplifiedDropconnect(Layer):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_features, out_features
             The lengths of the last axes of the input and the output.
         rate, batchwise
@@ -316,7 +324,7 @@ class SimplifiedDropconnect(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a number of features is no positive integer, or ``rate`` not in [0, 1).
+            If a number of features is not a positive integer, or ``rate`` not in [0, 1).
         """
         where = "fdbr.nn.SimplifiedDropconnect.init"
         rate = check_rate(where, rate)
@@ -332,11 +340,11 @@ class SimplifiedDropconnect(Layer):
         return cls(weight, shift, rate, bool(batchwise))
 
     def __call__(self, x: Any) -> Any:
-        """The output by the whole weight."""
+        """Return the output with the whole weight."""
         return ops.linear(x, self.weight, self.bias)
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The output by a part of the weight, and the layer.
+        """Return the output with weights dropped at random, and the layer.
 
         Raises
         ------

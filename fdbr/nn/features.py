@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from fdbr import tree
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.nn.parts import changed
 from fdbr.pytrees.classes import fields_of
@@ -16,7 +17,7 @@ __all__ = ["mark_layers"]
 
 @frozen
 class _Marked(Layer):
-    """A layer whose output is marked; it has the attributes of the layer."""
+    """A layer whose output is marked; other attributes are the wrapped layer's."""
 
     layer: Any
     path: str = static()
@@ -34,10 +35,12 @@ class _Marked(Layer):
         return getattr(self.layer, name)
 
 
+@public("fdbr.nn")
 def mark_layers(model: Any, *paths: str, where: Callable[[str, Any], bool] | None = None) -> Any:
-    """A model whose layers mark their outputs: `harvest` returns them by the layers' paths.
+    """Return a model whose layers mark their outputs, which `harvest` returns by the layers' paths.
 
-    It is the model in all else, but for the structure of its tree; so make it where it is called::
+    The result behaves like the model, but its tree has another structure; so create it where it is
+    called::
 
         features = fdbr.harvest(lambda model, x: nn.mark_layers(model, "layer3", "avgpool")(x))
 
@@ -50,13 +53,13 @@ def mark_layers(model: Any, *paths: str, where: Callable[[str, Any], bool] | Non
     paths
         The paths of layers, such as ``"layer3"`` or ``"blocks[2].attention"``.
     where
-        ``where(path, layer)`` tells whether a layer is marked, in the place of ``paths``.  Without
-        both, all layers within the model are.
+        ``where(path, layer)`` tells whether a layer is marked, instead of ``paths``.  Without both,
+        all layers within the model are marked.
 
     Returns
     -------
     model
-        Of the class that ``model`` is.
+        A model of the same class.
 
     Raises
     ------
@@ -97,7 +100,7 @@ def mark_layers(model: Any, *paths: str, where: Callable[[str, Any], bool] | Non
             f"{name}: no layer of {type(model).__name__} is chosen; its layers are at "
             f"{', '.join(seen) or 'no path'}"
         )
-    for path in reversed(chosen):  # those within others come after them
+    for path in reversed(chosen):  # inner layers come after the layers that contain them
 
         def marking(at: str, value: Any, path: str = path) -> Any:
             return _Marked(value, path) if at == path else None

@@ -3,16 +3,18 @@
 import html
 from typing import TYPE_CHECKING, Any, Self
 
+from fdbr.errors.public import public
 from fdbr.nn.printing import drawn
 
 __all__ = ["Layer"]
 
 
+@public("fdbr.nn")
 class Layer:
-    """The base of layers: it supplies `train` to those that do in training what they do else.
+    """The base class of layers; its `train` is for layers that compute the same in training.
 
-    A layer is a frozen class with ``__call__``.  One that draws random numbers in training,
-    or updates its own state, has its own `train`.  `print` shows a layer as a tree.
+    A layer is a frozen class with ``__call__``.  Layers that draw random numbers in training, or
+    update their own state, define their own `train`.  `print` shows a layer as a tree.
 
     >>> import fdbr
     >>> @fdbr.frozen
@@ -26,24 +28,24 @@ class Layer:
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # a layer has its own, of whatever inputs and settings
+    if TYPE_CHECKING:  # subclasses define it with any inputs and options
 
         def __call__(self, *inputs: Any, **options: Any) -> Any:
-            """The output for an input."""
+            """Return the output for an input."""
 
     def train(self, *inputs: Any, **options: Any) -> tuple[Any, Self]:
-        """The output in training, and the layer's successor.
+        """Return the output in training, and the layer's successor.
 
         Parameters
         ----------
         inputs, options
-            What ``__call__`` takes, and ``key``: a key, for layers that draw random numbers; the
-            others ignore it.
+            The arguments of ``__call__``, and ``key``: a random key for layers that draw random
+            numbers; others ignore it.
 
         Returns
         -------
         tuple
-            ``(self(*inputs, **options), self)``, unless the layer says otherwise.
+            By default ``(self(*inputs, **options), self)``.
         """
         options.pop("key", None)
         return self(*inputs, **options), self
@@ -52,5 +54,5 @@ class Layer:
         return drawn(self)
 
     def _repr_html_(self) -> str:
-        """The tree as a notebook shows it."""
+        """Return the tree as a notebook shows it."""
         return f"<pre>{html.escape(str(self))}</pre>"

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen
@@ -14,6 +15,7 @@ from fdbr.tree import frozen
 __all__ = ["Linear"]
 
 
+@public("fdbr.nn")
 @frozen
 class Linear(Layer):
     """The fully connected layer: ``y = x @ weight.T + bias``.
@@ -48,12 +50,12 @@ class Linear(Layer):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_features, out_features
             The lengths of the last axes of the input and the output.
         bias
@@ -71,7 +73,7 @@ class Linear(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a number of features is no positive integer.
+            If a number of features is not a positive integer.
         """
         where = "fdbr.nn.Linear.init"
         sizes = (
@@ -85,12 +87,13 @@ class Linear(Layer):
         return cls(weight, (bias_init or initializers.zeros())(bias_key, sizes[:1], dtype))
 
     def __call__(self, x: Any) -> Any:
-        """The output of shape ``(..., out_features)`` for ``x`` of shape ``(..., in_features)``.
+        """Return the output of shape ``(..., out_features)`` for ``x`` of shape ``(...,
+        in_features)``.
 
         Raises
         ------
         ValueError
-            If ``x`` does not end in an axis of that length.
+            If ``x`` has another last length.
         """
         try:
             return ops.linear(x, self.weight, self.bias)

@@ -10,7 +10,7 @@ __all__ = ["changed", "inside"]
 
 
 def changed(value: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
-    """A tree with those parts replaced for which ``change`` gives others; from the outermost."""
+    """Replace the parts of a tree for which ``change`` returns a value, outermost first."""
     new = change(path, value)
     if new is not None:
         return new
@@ -31,5 +31,5 @@ def changed(value: Any, change: Callable[[str, Any], Any], path: str = "") -> An
 
 
 def inside(path: str, name: str) -> str:
-    """The path of a field of what has a path."""
+    """Return the path of a field of the object at a path."""
     return f"{path}.{name}" if path else name

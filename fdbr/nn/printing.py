@@ -1,4 +1,4 @@
-"""A model as a tree of text: its layers, their arrays, and how many numbers these hold."""
+"""The text of a model as a tree: its layers, arrays and numbers of parameters."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["drawn"]
 
 
 def drawn(model: Any) -> str:
-    """The tree of a model, with a line for each layer and each array."""
+    """Return the tree of a model, with a line for each layer and each array."""
     return "\n".join(_lines("", model, 0))
 
 
@@ -32,7 +32,7 @@ def _lines(name: str, value: Any, depth: int) -> Iterator[str]:
 
 
 def _apart(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A field, or what its containers hold, with names."""
+    """Yield a field, or the members of its containers, with their names."""
     if isinstance(value, tuple | list):
         for i, part in enumerate(value):
             yield from _apart(f"{name}[{i}]", part)
@@ -48,7 +48,7 @@ def _setting(value: Any) -> str:
 
 
 def _count(value: Any) -> str:
-    """The count of the numbers below a node: those that are trained, and the others."""
+    """Describe how many numbers below a node are trained, and how many are in buffers."""
     trained = tree.size(tree.trainable(value))
     others = tree.size(value) - trained
     counts = [f"{trained:,} parameters"] * bool(trained) + [f"{others:,} in buffers"] * bool(others)

@@ -6,17 +6,19 @@ from typing import Any, ClassVar, Self, overload
 from fdbr import random, tree
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import name_of
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
 
 __all__ = ["Lambda", "Sequential"]
 
 
+@public("fdbr.nn")
 @frozen
 class Lambda(Layer):
     """A plain function as a layer.
 
-    The function belongs to the structure of the tree: it is no leaf, and two trees with
+    The function belongs to the structure of the tree: it is not a leaf, and two trees with
     different functions are trees of different structure.
 
     Attributes
@@ -32,10 +34,11 @@ class Lambda(Layer):
     fn: Callable[[Any], Any] = static(repr=name_of)
 
     def __call__(self, x: Any) -> Any:
-        """``fn(x)``."""
+        """Return ``fn(x)``."""
         return self.fn(x)
 
 
+@public("fdbr.nn")
 @frozen
 class Sequential(Layer):
     """Layers, each applied to the output of the one before.
@@ -68,8 +71,8 @@ class Sequential(Layer):
         self.__attrs_init__(tuple(_element(i, layer) for i, layer in enumerate(layers)))  # type: ignore[attr-defined]
 
     def __call__(self, x: Any) -> Any:
-        """The output of the last layer; of no layers, ``x``."""
-        held = [x]  # not by a name: a layer may use up what nobody else needs
+        """Return the output of the last layer, or ``x`` if there are no layers."""
+        held = [x]  # no local name refers to it, so a layer may reuse its memory
         del x
         for layer in self.layers:
             function = layer.fn if type(layer) is Lambda else layer
@@ -77,19 +80,19 @@ class Sequential(Layer):
         return held.pop()
 
     def train(self, x: Array, *, key: Any = None) -> tuple[Any, Self]:
-        """The output in training, and the layers' successors.
+        """Return the output in training, and the layers' successors.
 
         Parameters
         ----------
         x
             The input of the first layer.
         key
-            A key, of which each layer gets its own; `None` if no layer draws.
+            A random key, which is split among the layers; `None` if no layer draws random numbers.
 
         Returns
         -------
         tuple
-            The output of the last layer, and the `Sequential` of the successors.
+            The output of the last layer, and a `Sequential` of the successors.
         """
         count = len(self.layers)
         keys = [None] * count if key is None or not count else random.split(key, count)
@@ -115,7 +118,7 @@ class Sequential(Layer):
     def __getitem__(self, index: slice) -> Self: ...
 
     def __getitem__(self, index: int | slice) -> Any:
-        """A layer, or for a slice the `Sequential` of some of them."""
+        """Return a layer, or for a slice a `Sequential` of these layers."""
         if isinstance(index, slice):
             return type(self)(*self.layers[index])
         return self.layers[index]

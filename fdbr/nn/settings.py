@@ -10,7 +10,7 @@ __all__ = ["for_axes", "refuse_either", "setting"]
 
 
 def setting(**options: Any) -> Any:
-    """A field that can be compared and hashed: lists become tuples."""
+    """Return a field that can be compared and hashed: lists become tuples."""
     return static(converter=_settled, **options)
 
 
@@ -23,13 +23,13 @@ def _settled(value: Any, depth: int = 3) -> Any:
 
 
 def for_axes(layer: Any, value: Any, x: Any) -> Any:
-    """A setting for each spatial axis of ``x``, of which there are as many as a class says, if any.
+    """Return a setting for each spatial axis, if the layer's class fixes their number.
 
     Raises
     ------
     ValueError
-        If there are other numbers of them; or if an integer is to serve for an array of three
-        axes, which may be a batch of sequences or one image, and the class does not tell.
+        If the number of settings is another; or for an integer and an array of three axes, which
+        may be a batch of sequences or one image, if the class does not fix the number of axes.
     """
     kind, dimensions = type(layer).__name__, layer._dimensions
     if dimensions is None:
@@ -45,7 +45,7 @@ def for_axes(layer: Any, value: Any, x: Any) -> Any:
 
 
 def refuse_either(kind: str, value: Any, x: Any, advice: str = "give ", each: Any = None) -> None:
-    """Refuse an integer for the spatial axes of what may be sequences or one image."""
+    """Raise for an integer if an array of three axes may be sequences or one image."""
     if getattr(x, "ndim", 0) == 3:
         each = value if each is None else each
         raise ValueError(

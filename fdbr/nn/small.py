@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import integer, name_of
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
@@ -19,6 +20,7 @@ __all__ = ["Bias", "Bilinear", "Highway", "Identity", "Parameter", "Scale"]
 Init = initializers.Initializer | None
 
 
+@public("fdbr.nn")
 @frozen
 class Identity(Layer):
     """The input itself, where a layer is expected.
@@ -29,10 +31,11 @@ class Identity(Layer):
     """
 
     def __call__(self, x: Any) -> Any:
-        """``x``."""
+        """Return ``x``."""
         return x
 
 
+@public("fdbr.nn")
 @frozen
 class Highway(Layer):
     """A fully connected layer and its input, mixed by a gate: ``t * f(plain(x)) + (1 - t) * x``.
@@ -72,12 +75,12 @@ class Highway(Layer):
         gate_bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters, which at first hands on most of its input.
+        """Return a layer with fresh parameters, which at first passes most of its input through.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         features
             The length of the last axis.
         activation
@@ -85,16 +88,16 @@ class Highway(Layer):
         bias
             Whether both parts have a bias.
         weight_init, bias_init
-            Of the plain part: by default LeCun's normal distribution, and zeros.
+            Initializers of the plain part: by default LeCun's normal distribution, and zeros.
         gate_weight_init, gate_bias_init
-            Of the gate: by default LeCun's normal distribution, and -1.
+            Initializers of the gate: by default LeCun's normal distribution, and -1.
         dtype
             The dtype of the parameters.
 
         Raises
         ------
         TypeError, ValueError
-            If ``features`` is no positive integer.
+            If ``features`` is not a positive integer.
         """
         count = integer("fdbr.nn.Highway.init", "features", features, least=1)
         first, second = random.split(key)
@@ -113,11 +116,12 @@ class Highway(Layer):
         return cls(plain, transform, activation)
 
     def __call__(self, x: Any) -> Any:
-        """The output, of the shape of ``x``."""
+        """Return the output, which has the shape of ``x``."""
         gate = ops.sigmoid(self.transform(x))
         return self.activation(self.plain(x)) * gate + x * (1 - gate)
 
 
+@public("fdbr.nn")
 @frozen
 class Bilinear(Layer):
     """A bilinear form of two inputs for each output, ``x1 @ weight[o] @ x2 + bias[o]``.
@@ -129,7 +133,7 @@ class Bilinear(Layer):
     bias
         Shape ``(out_features,)``, or `None`.
     weight1, weight2
-        Of linear terms in each input, shapes ``(out_features, in1_features)`` and
+        The weights of linear terms in each input, shapes ``(out_features, in1_features)`` and
         ``(out_features, in2_features)``, or `None`.
 
     >>> import fdbr
@@ -158,12 +162,12 @@ class Bilinear(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in1_features, in2_features, out_features
             The lengths of the last axes of the inputs and the output.
         bias
@@ -179,7 +183,7 @@ class Bilinear(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer.
+            If a size is not a positive integer.
         """
         where = "fdbr.nn.Bilinear.init"
         ones = integer(where, "in1_features", in1_features, least=1)
@@ -196,7 +200,7 @@ class Bilinear(Layer):
         return cls(weight, shift, first, second)
 
     def __call__(self, x1: Any, x2: Any = None) -> Any:
-        """The output of shape ``(..., out_features)``; a pair may stand for both inputs."""
+        """Return the output of shape ``(..., out_features)``; the inputs may be given as a pair."""
         if x2 is None:
             x1, x2 = x1
         return ops.bilinear(
@@ -204,20 +208,21 @@ class Bilinear(Layer):
         )
 
     def train(self, x1: Any, x2: Any = None, *, key: Any = None) -> tuple[Any, Self]:
-        """The output, and the layer."""
+        """Return the output, and the layer."""
         return self(x1, x2), self
 
 
+@public("fdbr.nn")
 @frozen
 class Scale(Layer):
-    """Each element times a weight that belongs to some axes, and a bias added then.
+    """Multiply by a weight along some axes, and add a bias.
 
     Attributes
     ----------
     weight
-        With the lengths of axes of ``x`` from ``axis`` on.
+        An array whose shape is that of some axes of ``x``, from ``axis`` on.
     bias
-        Of the same shape, or `None`.
+        An array of the same shape, or `None`.
     axis
         The first of these axes.
 
@@ -243,16 +248,16 @@ class Scale(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with weight 1, and bias 0 if it has one.
+        """Return a layer with weight 1, and bias 0 if it has one.
 
         Parameters
         ----------
         key
-            A key for the initializers; it may be `None`, for by default they draw nothing.
+            A random key; `None` suffices for the default initializers.
         shape
-            That of the weight: a number, or several.
+            The shape of the weight: an integer or a tuple.
         axis
-            The first axis that it belongs to.
+            The first axis of ``x`` that the weight belongs to.
         bias
             Whether there is a bias.
         weight_init, bias_init
@@ -263,7 +268,7 @@ class Scale(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a length is no positive integer.
+            If a length is not a positive integer.
         """
         lengths = _lengths("fdbr.nn.Scale.init", shape)
         first, second = (None, None) if key is None else random.split(key)
@@ -272,19 +277,20 @@ class Scale(Layer):
         return cls(weight, shift, axis)
 
     def __call__(self, x: Any) -> Any:
-        """The output, of the shape of ``x``."""
+        """Return the output, which has the shape of ``x``."""
         out = ops.scale(x, self.weight, axis=self.axis)
         return out if self.bias is None else ops.bias(out, self.bias, axis=self.axis)
 
 
+@public("fdbr.nn")
 @frozen
 class Bias(Layer):
-    """Each element plus a bias that belongs to some axes.
+    """Add a bias along some axes.
 
     Attributes
     ----------
     bias
-        With the lengths of axes of ``x`` from ``axis`` on.
+        An array whose shape is that of some axes of ``x``, from ``axis`` on.
     axis
         The first of these axes.
 
@@ -307,7 +313,7 @@ class Bias(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with bias 0.
+        """Return a layer with bias 0.
 
         Parameters
         ----------
@@ -317,19 +323,20 @@ class Bias(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a length is no positive integer.
+            If a length is not a positive integer.
         """
         lengths = _lengths("fdbr.nn.Bias.init", shape)
         return cls((bias_init or initializers.zeros())(key, lengths, dtype), axis)
 
     def __call__(self, x: Any) -> Any:
-        """The output, of the shape of ``x``."""
+        """Return the output, which has the shape of ``x``."""
         return ops.bias(x, self.bias, axis=self.axis)
 
 
+@public("fdbr.nn")
 @frozen
 class Parameter(Layer):
-    """An array that is trained, as a layer of no input; a field of a frozen class does the same.
+    """A trained array as a layer without input; a field of a frozen class does the same.
 
     Attributes
     ----------
@@ -353,14 +360,14 @@ class Parameter(Layer):
         init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A fresh parameter.
+        """Return a fresh parameter.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         shape
-            That of the array: a number, or several.
+            The shape of the array: an integer or a tuple.
         init
             ``init(key, shape, dtype)``; by default zeros.
         dtype
@@ -369,17 +376,17 @@ class Parameter(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a length is no positive integer.
+            If a length is not a positive integer.
         """
         lengths = _lengths("fdbr.nn.Parameter.init", shape)
         return cls(lock((init or initializers.zeros())(key, lengths, dtype)))
 
     def __call__(self, x: Any = None) -> Any:
-        """The array, whatever the input."""
+        """Return the array; the input is ignored."""
         return self.array
 
     def train(self, x: Any = None, *, key: Any = None) -> tuple[Any, Self]:
-        """The array, and the layer."""
+        """Return the array, and the layer."""
         return self.array, self
 
 

@@ -1,4 +1,4 @@
-"""A table of a model's layers: what each gives, how much it holds, and how much it computes."""
+"""A table of a model's layers: outputs, parameters, operations and memory."""
 
 import functools
 import html
@@ -19,33 +19,35 @@ from fdbr.control_flow.scan_rules import SCAN
 from fdbr.core.effects import without_effects
 from fdbr.debug.tables import byte_text
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import fields_of
 
 __all__ = ["LayerSummary", "Summary", "summary"]
 
 
+@public("fdbr.nn")
 @attrs.frozen
 class LayerSummary:
-    """The row of a layer in a `summary`, with all that is in it.
+    """The row of a layer in a `summary`; counts include the layers within.
 
     Attributes
     ----------
     path
-        Its path in the model, as ``blocks[0].conv``; empty for the model itself.
+        The path in the model, such as ``blocks[0].conv``; empty for the model itself.
     name
-        The name of its class.
+        The name of the layer's class.
     depth
         The number of layers around it.
     output_shapes, output_dtypes
-        Those of the arrays that it gave when it was last called.
+        The shapes and dtypes of the outputs of the last call.
     parameters, buffers
-        How many numbers are trained, and how many are not.
+        How many numbers are trained, and how many are in buffers.
     operations
         The multiply-adds of products and convolutions in all calls; others are not counted.
     memory
-        The bytes of its outputs in all calls.
+        The bytes of the outputs in all calls.
     calls
-        How often it was called.
+        How often the layer was called.
     """
 
     path: str
@@ -60,6 +62,7 @@ class LayerSummary:
     calls: int
 
 
+@public("fdbr.nn")
 @attrs.frozen
 class Summary:
     """A table of layers, which prints as one.
@@ -67,7 +70,7 @@ class Summary:
     Attributes
     ----------
     layers
-        A `LayerSummary` for the model, and after it for each layer in it, from the outside inwards.
+        A `LayerSummary` for the model, followed by one for each layer within, outermost first.
     input_memory, parameter_memory
         The bytes of the inputs, and of all arrays of the model.
     """
@@ -110,7 +113,7 @@ class Summary:
         return len(self.layers)
 
     def __getitem__(self, path: str) -> LayerSummary:
-        """The row of the layer at a path."""
+        """Return the row of the layer at a path."""
         for layer in self.layers:
             if layer.path == path:
                 return layer
@@ -133,7 +136,7 @@ class Summary:
         return "\n".join([lines[0], rule, *lines[1:], rule, *totals])
 
     def _repr_html_(self) -> str:
-        """The table as a notebook shows it."""
+        """Return the table as a notebook shows it."""
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
@@ -158,8 +161,9 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
+@public("fdbr.nn")
 def summary(model: Any, *inputs: Any) -> Summary:
-    """A table of the layers of a model: outputs, parameters, operations and memory.
+    """Tabulate the layers of a model: outputs, parameters, operations and memory.
 
     The model is called once, as for inference.
 
@@ -168,8 +172,8 @@ def summary(model: Any, *inputs: Any) -> Summary:
     model
         A model.
     inputs
-        The arguments of the call.  A shape, a tuple of integers, stands for zeros of that shape,
-        of the dtype of the model's first parameter.
+        The arguments of the call.  A shape, a tuple of integers, means zeros of that shape and of
+        the dtype of the model's first parameter.
 
     Returns
     -------
@@ -180,9 +184,9 @@ def summary(model: Any, *inputs: Any) -> Summary:
     Raises
     ------
     TypeError
-        If the model cannot be called, or is none of `frozen` classes.
+        If the model cannot be called, or is not made of `frozen` classes.
     Exception
-        What the call raises, where the inputs do not fit.
+        Any error that the call raises, for example for inputs that do not fit.
 
     >>> import fdbr
     >>> from fdbr import nn, ops
@@ -231,7 +235,7 @@ def _is_layer(value: Any) -> bool:
 
 
 def _example(model: Any, value: Any) -> Any:
-    """An input; zeros for a shape."""
+    """Return an example input; a shape becomes zeros."""
     if not isinstance(value, tuple) or not all(type(n) is int for n in value):
         return value
     trained = tree.leaves(tree.trainable(model))
@@ -260,7 +264,7 @@ class _Call:
 
 
 class _Recorder:
-    """The layers of a model, and what their calls gave."""
+    """The layers of a model, and the outputs of their calls."""
 
     def __init__(self) -> None:
         self.layers: list[tuple[_Path, Any]] = []
@@ -273,7 +277,7 @@ class _Recorder:
         return trace
 
     def note(self, path: _Path, call: Callable[[], Any]) -> Any:
-        """Make a call, and note what it gave."""
+        """Make a call, and record its outputs and operations."""
         begin = len(self.steps)
         out = call()
         found = self.calls.setdefault(path, _Call())
@@ -305,7 +309,7 @@ _PATH = "path_in_summary"
 
 
 def _watched(value: Any, path: _Path, recorder: _Recorder, step: str = "") -> Any:
-    """A copy of a model, or of a part, whose layers tell of their calls."""
+    """Copy a model, or a part, so that its layers record their calls."""
     fields = fields_of(type(value))
     if fields is not None:
         kind: Any = type(value)
@@ -334,9 +338,9 @@ def _watched(value: Any, path: _Path, recorder: _Recorder, step: str = "") -> An
 
 @functools.cache
 def _watching(kind: Any) -> Any:
-    """A class of layers that tell of their calls while a summary is made.
+    """Return a subclass that records its calls while a summary is made.
 
-    The path is a field, so that a layer that is made of another one, with other weights, has it.
+    The path is a field, so that copies of a layer with other weights keep it.
     """
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -363,7 +367,7 @@ def _operations(steps: Sequence[Step]) -> int:
 
 
 def _count(step: Instruction) -> int:
-    """The multiply-adds of a step."""
+    """Return the multiply-adds of a step."""
     name = step.primitive.name
     if step.primitive is SCAN:
         scan = step.params["scan"]

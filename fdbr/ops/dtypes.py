@@ -11,6 +11,7 @@ from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import Array, array_module
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, refusal
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, constant, fit, linear
 from fdbr.ops.devices import to_device
 from fdbr.pytrees import dtypes
@@ -45,6 +46,7 @@ def _astype_exact(xp: Any, x: Array, *, to: Any) -> Array:
     return xp.asarray(x).astype(to)
 
 
+@public("fdbr.ops")
 def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
     """The array in another dtype.
 
@@ -107,6 +109,7 @@ def _type_of(value: Any) -> Any:
     return value
 
 
+@public("fdbr.ops")
 def result_type(*operands: Any) -> Any:
     """The dtype to which arrays, dtypes and Python numbers promote together.
 
@@ -124,6 +127,7 @@ def result_type(*operands: Any) -> Any:
     return array_module(*operands).result_type(*types)
 
 
+@public("fdbr.ops")
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether promotion can convert a dtype, or an array's dtype, to another.
 
@@ -134,6 +138,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     return bool(array_module(from_).can_cast(_type_of(from_), to))
 
 
+@public("fdbr.ops")
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a dtype has a kind of the Array API: ``"real floating"``, ``"integral"`` ….
 
@@ -168,6 +173,7 @@ class FloatInfo:
         return repr(self._all)
 
 
+@public("fdbr.ops")
 def finfo(dtype: Any, /) -> FloatInfo:
     """The limits of a floating dtype, or of an array's dtype.
 
@@ -178,6 +184,7 @@ def finfo(dtype: Any, /) -> FloatInfo:
     return FloatInfo(dtypes.limits(array_module(dtype), np.dtype(_type_of(dtype))))
 
 
+@public("fdbr.ops")
 def iinfo(dtype: Any, /) -> Any:
     """The limits of an integer dtype, or of an array's dtype.
 

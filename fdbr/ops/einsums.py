@@ -17,6 +17,7 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.reductions.row_iteration import broadcast_product
@@ -29,6 +30,7 @@ __all__ = ["einsum", "inner_of_rows", "is_fast"]
 _WINDOW = 8  # operands among which the cheapest pair is searched, which bounds the search
 
 
+@public("fdbr.ops")
 def einsum(subscripts: str, /, *operands: Any) -> Any:
     """Einstein summation over named axes, as `numpy.einsum`.
 

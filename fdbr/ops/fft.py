@@ -14,6 +14,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module
 from fdbr.core.util.threads import available
 from fdbr.errors.checks import describe, index, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import fit, linear, shifted
 from fdbr.ops.dtypes import astype, float_dtype
@@ -183,6 +184,7 @@ def _lengths(
 # --- complex numbers ----------------------------------------------------------------
 
 
+@public("fdbr.ops.fft")
 def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
     """The discrete Fourier transform along an axis.
 
@@ -219,6 +221,7 @@ def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "back
     return _fft(x, axes=(axis,), norm=norm)
 
 
+@public("fdbr.ops.fft")
 def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The inverse of `fft`: ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
@@ -233,6 +236,7 @@ def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
     return _ifft(x, axes=(axis,), norm=norm)
 
 
+@public("fdbr.ops.fft")
 def fftn(
     x: Array,
     /,
@@ -271,6 +275,7 @@ def fftn(
     return _fft(x, axes=places, norm=norm) if places else _as_complex(x)
 
 
+@public("fdbr.ops.fft")
 def ifftn(
     x: Array,
     /,
@@ -300,6 +305,7 @@ def _as_complex(x: Any) -> Any:
 # --- real numbers and half spectra --------------------------------------------------
 
 
+@public("fdbr.ops.fft")
 def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The transform of real numbers: the first half of `fft`, ``n // 2 + 1`` numbers.
 
@@ -321,6 +327,7 @@ def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
     return _rfft(x, axis=axis, norm=norm)
 
 
+@public("fdbr.ops.fft")
 def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The inverse of `rfft`: real numbers from half a spectrum.
 
@@ -348,6 +355,7 @@ def _from_half(x: Any, n: int | None, axis: int, norm: Norm, name: str) -> Any:
     return _irfft(_sized(x, (n // 2 + 1,), (axis,), name), n=n, axis=axis, norm=norm)
 
 
+@public("fdbr.ops.fft")
 def rfftn(
     x: Array,
     /,
@@ -379,6 +387,7 @@ def rfftn(
     return _fft(out, axes=places[:-1], norm=norm) if len(places) > 1 else out
 
 
+@public("fdbr.ops.fft")
 def irfftn(
     x: Array,
     /,
@@ -413,6 +422,7 @@ def _require_axis(places: tuple[int, ...], x: Any, name: str) -> None:
         raise ValueError(f"fdbr.ops.fft.{name}: there is no axis to transform x {describe(x)} by")
 
 
+@public("fdbr.ops.fft")
 def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The transform of numbers with Hermitian symmetry, of which half are given: it is real.
 
@@ -428,6 +438,7 @@ def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "bac
     return _from_half(x, n, axis, _SWAPPED[norm], "hfft")
 
 
+@public("fdbr.ops.fft")
 def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The inverse of `hfft`: half the numbers that real ones are the transform of.
 

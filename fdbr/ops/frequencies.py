@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.backends.cpu.codegen.math import arithmetic
 from fdbr.core.array_modules import Array, module_for
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype
@@ -19,6 +20,7 @@ from fdbr.ops.shape.manipulation import roll
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
 
+@public("fdbr.ops.fft")
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies that the elements of `fft` stand for, at sample spacing ``d``.
 
@@ -40,6 +42,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     return _frequencies(to_device(places, device or "cpu"), n, d, dtype)
 
 
+@public("fdbr.ops.fft")
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies that the elements of `rfft` stand for: ``[0, 1, …, n // 2] / (n * d)``.
 
@@ -72,6 +75,7 @@ def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
     return astype(whole, float if dtype is None else dtype, copy=False)
 
 
+@public("fdbr.ops.fft")
 def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
     """The array with frequency 0 in the middle of some axes, or of all.
 
@@ -82,6 +86,7 @@ def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
     return _rolled(x, axes, 1, "fftshift")
 
 
+@public("fdbr.ops.fft")
 def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
     """The inverse of `fftshift`.
 

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr.core import devices
 from fdbr.core.array_modules import Array, device_put, module_for
 from fdbr.core.tracer import Tracer
+from fdbr.errors.public import public
 
 __all__ = [
     "bool",
@@ -118,6 +119,7 @@ def check_version(version: str | None) -> None:
         )
 
 
+@public("fdbr.ops")
 def from_dlpack(x: Array, /, *, device: Any = None, copy: Any = None) -> Any:
     """Convert an array of another library to NumPy or CuPy, without a copy where possible.
 

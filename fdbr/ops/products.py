@@ -11,6 +11,7 @@ from fdbr.core.array_modules import Array
 from fdbr.core.lazy_cotangents import Deferred
 from fdbr.core.util.threads import divide, slices
 from fdbr.errors.checks import describe, index
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import fit, multilinear, opaque
 from fdbr.ops.declare.batches import align, spread
@@ -196,6 +197,7 @@ def _affine(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
     return out
 
 
+@public("fdbr.ops")
 def matmul(x: Array, y: Array, /) -> Array:
     """The matrix product ``x @ y``.
 
@@ -245,6 +247,7 @@ def _times_vector(x: Any, y: Any) -> Any:
     return reshape(out, x.shape[:-1]) if x.ndim > 1 else out[0, 0]
 
 
+@public("fdbr.ops")
 def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
     """The affine map ``x @ weight.T + bias``, with weights of shape ``(outputs, inputs)``.
 
@@ -293,6 +296,7 @@ def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
     return out if flat else reshape(out, (*shape[:-1], sizes[0]))
 
 
+@public("fdbr.ops")
 def tensordot(x: Array, y: Array, /, *, axes: int | tuple[Any, Any] = 2) -> Array:
     """The sum of products over pairs of axes, one axis of each array.
 
@@ -365,6 +369,7 @@ def _sequence(axes: Any) -> tuple[int, ...]:
     return tuple(axes) if isinstance(axes, Sequence) else (axes,)
 
 
+@public("fdbr.ops")
 def vecdot(x: Array, y: Array, /, *, axis: int = -1) -> Any:
     """The inner product of the vectors along an axis, ``sum(conj(x) * y)``.
 
@@ -394,6 +399,7 @@ def _vecdot(x: Any, y: Any, axis: int) -> Any:
     return _contract(x, y, of_x=axes_x, of_y=axes_y, to=letters[:-1])
 
 
+@public("fdbr.ops")
 def outer(x: Array, y: Array, /) -> Any:
     """The outer product of ``x`` and ``y``, both flattened: all products of an element of each.
 
@@ -409,6 +415,7 @@ def outer(x: Array, y: Array, /) -> Any:
     return _matmul(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
 
+@public("fdbr.ops")
 def inner(x: Array, y: Array, /) -> Any:
     """The sum of products over the last axes, as `numpy.inner`.
 
@@ -421,6 +428,7 @@ def inner(x: Array, y: Array, /) -> Any:
     return inner_of_rows(x, y) if _are_vectors(x, y) else _contract_axes(x, y, -1)
 
 
+@public("fdbr.ops")
 def dot(x: Array, y: Array, /) -> Any:
     """The product over the last axis of ``x`` and the second-to-last of ``y``, as `numpy.dot`.
 

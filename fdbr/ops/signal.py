@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, leading, multilinear
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.elementwise.comparison import where
@@ -73,6 +74,7 @@ def _reversed(x: Any) -> Any:
     return flip(x, axis=-1)
 
 
+@public("fdbr.ops")
 def convolve(x: Array, y: Array, /, mode: Overlap = "full") -> Any:
     """The discrete convolution of two sequences: ``out[k] = sum(x[j] * y[k - j])``.
 
@@ -121,6 +123,7 @@ def _overlaps(x: Any, y: Any, mode: Any, first: int, name: str) -> Any:
     return out if mode == "full" else out[first : first + x.size]
 
 
+@public("fdbr.ops")
 def correlate(x: Array, y: Array, /, mode: Overlap = "valid") -> Any:
     """The cross-correlation of two sequences: ``out[k] = sum(x[j + k] * conj(y[j]))``.
 
@@ -142,6 +145,7 @@ def correlate(x: Array, y: Array, /, mode: Overlap = "valid") -> Any:
 # --- interpolation ------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 def interp(
     x: Array, xp: Any, fp: Any, /, left: Any = None, right: Any = None, period: float | None = None

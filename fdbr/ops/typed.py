@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["typed"]
@@ -173,6 +174,7 @@ def _has_kind(dtype: Any, kinds: Any) -> bool:
 # --- the decorator ------------------------------------------------------------------
 
 
+@public("fdbr")
 def typed(f: Any = None, /, *, returns: Any = None, **patterns: str) -> Any:
     """Declare the shapes and dtypes of the arrays that a function takes and returns.
 

@@ -22,7 +22,6 @@ alone.
 True
 """
 
-from fdbr.errors.public import guard
 from fdbr.random.continuous import (
     cauchy,
     exponential,
@@ -83,5 +82,3 @@ __all__ = [
     "uniform",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.random")

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.tracer import stop_gradient
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import limits
 from fdbr.random.arguments import Shape, check_order, checked, drawing, give, parameter
 from fdbr.random.keys import bits
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.random")
 @drawing
 def uniform(
     key: Any, shape: Shape = (), dtype: Any = np.float64, minval: Any = 0.0, maxval: Any = 1.0
@@ -77,6 +79,7 @@ def _array_like(x: Any, value: Any) -> Any:
     return value if hasattr(value, "dtype") else ops.full_like(x, value)
 
 
+@public("fdbr.random")
 @drawing
 def normal(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard normal, by inversion of the distribution function.
@@ -104,6 +107,7 @@ def normal(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(ops.ndtri(u), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: Any = np.float64
@@ -151,6 +155,7 @@ def truncated_normal(
     return give(ops.clip(draws, low, high), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def exponential(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Exponential of rate one: ``-log(u)``.  Arguments and errors as for `normal`.
@@ -163,6 +168,7 @@ def exponential(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(-ops.log(u), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard Gumbel: ``-log(-log(u))``.  Arguments and errors as for `normal`.
@@ -175,6 +181,7 @@ def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(-ops.log(-ops.log(u)), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def laplace(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard Laplace, density ``exp(-|x|) / 2``.  Arguments and errors as for `normal`.
@@ -188,6 +195,7 @@ def laplace(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(-ops.sign(centred) * ops.log1p(-2 * ops.abs(centred)), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def logistic(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard logistic: ``log(u / (1 - u))``.  Arguments and errors as for `normal`.
@@ -200,6 +208,7 @@ def logistic(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(ops.log(u) - ops.log1p(-u), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def cauchy(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard Cauchy: ``tan(pi * (u - 1/2))``.  Arguments and errors as for `normal`.

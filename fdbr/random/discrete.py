@@ -8,6 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import Tracer, stop_gradient
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.random.arguments import (
     Shape,
     all_true,
@@ -25,6 +26,7 @@ from fdbr.random.keys import bits
 __all__ = ["bernoulli", "categorical", "randint"]
 
 
+@public("fdbr.random")
 @drawing
 def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> Any:
     """True with probability ``p``.
@@ -61,6 +63,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> Any:
     return give(uniform(key, shape) < p, bool)
 
 
+@public("fdbr.random")
 @drawing
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = None) -> Any:
     """Indices drawn with probabilities ``softmax(logits, axis)``.
@@ -113,6 +116,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = Non
     return give(ops.argmax(logits + noise, axis=-1), np.int64)
 
 
+@public("fdbr.random")
 @drawing
 def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
     """Integers drawn uniformly from [minval, maxval).

@@ -8,6 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import lock
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.philox import random_words
 from fdbr.random.arguments import Shape, check_key, drawing, shape_of
 
@@ -18,6 +19,7 @@ __all__ = ["bits", "fold_in", "key", "split"]
 _DRAW, _SPLIT, _FOLD = 0, 1, 2
 
 
+@public("fdbr.random")
 def key(seed: int) -> Any:
     """A key made from a seed.
 
@@ -52,6 +54,7 @@ def key(seed: int) -> Any:
     return lock(np.array([number & (2**64 - 1), number >> 64], dtype=np.uint64))
 
 
+@public("fdbr.random")
 def split(key: Any, num: int = 2) -> Any:
     """Independent keys made from one.
 
@@ -82,6 +85,7 @@ def split(key: Any, num: int = 2) -> Any:
     return lock(random_words(key, 0, shape=(count, 2), use=_SPLIT))
 
 
+@public("fdbr.random")
 def fold_in(key: Any, data: int) -> Any:
     """The key that belongs to a number: the keys of different numbers are independent.
 
@@ -128,6 +132,7 @@ def _words_of(function: str, name: str, value: Any) -> Any:
     return ops.astype(value, np.uint64)
 
 
+@public("fdbr.random")
 @drawing
 def bits(key: Any, shape: Shape = ()) -> Any:
     """Uniformly distributed 64-bit words, from which all other draws are made.

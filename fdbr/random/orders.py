@@ -9,6 +9,7 @@ from fdbr import ops
 from fdbr.core.array_modules import lock
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.random.arguments import Shape, all_true, check_key, drawing, shape_of
 from fdbr.random.continuous import gumbel, uniform
 from fdbr.random.discrete import randint
@@ -17,6 +18,7 @@ from fdbr.random.keys import bits
 __all__ = ["choice", "permutation"]
 
 
+@public("fdbr.random")
 @drawing
 def permutation(key: Any, x: Any, axis: int = 0) -> Any:
     """A random permutation.
@@ -52,6 +54,7 @@ def permutation(key: Any, x: Any, axis: int = 0) -> Any:
     return lock(ops.take(x, _order(key, x.shape[axis]), axis=axis))
 
 
+@public("fdbr.random")
 @drawing
 def choice(
     key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0

@@ -13,6 +13,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops import special
 from fdbr.random.arguments import Shape, all_true, checked, drawing, give, parameter, shape_of
 from fdbr.random.continuous import exponential, normal, open_unit
@@ -48,6 +49,7 @@ def _shape(shape: Shape | None, *values: Any) -> Shape:
     return np.broadcast_shapes(*(getattr(value, "shape", ()) for value in values))
 
 
+@public("fdbr.random")
 @drawing
 def loggamma(key: Any, a: Any, shape: Shape | None = None, dtype: Any = np.float64) -> Any:
     """Logarithms of draws of `gamma`, which for small ``a`` are too small for a number.
@@ -68,6 +70,7 @@ def loggamma(key: Any, a: Any, shape: Shape | None = None, dtype: Any = np.float
     return give(draws - exponential(second, shape) / a, dtype)
 
 
+@public("fdbr.random")
 @drawing
 def gamma(key: Any, a: Any, shape: Shape | None = None, dtype: Any = np.float64) -> Any:
     """Gamma of rate one: the density is ``x**(a-1) * exp(-x) / gamma(a)``.
@@ -101,6 +104,7 @@ def gamma(key: Any, a: Any, shape: Shape | None = None, dtype: Any = np.float64)
     return give(ops.exp(loggamma(key, a, shape)), checked("gamma", key, (), dtype)[1])
 
 
+@public("fdbr.random")
 @drawing
 def chisquare(key: Any, df: Any, shape: Shape | None = None, dtype: Any = np.float64) -> Any:
     """Sums of the squares of ``df`` normal numbers.  Arguments and errors as for `gamma`.
@@ -113,6 +117,7 @@ def chisquare(key: Any, df: Any, shape: Shape | None = None, dtype: Any = np.flo
     return give(2 * gamma(key, df / 2, shape), checked("chisquare", key, (), dtype)[1])
 
 
+@public("fdbr.random")
 @drawing
 def beta(key: Any, a: Any, b: Any, shape: Shape | None = None, dtype: Any = np.float64) -> Any:
     """Beta: the density is ``x**(a-1) * (1-x)**(b-1) / beta(a, b)``.
@@ -129,6 +134,7 @@ def beta(key: Any, a: Any, b: Any, shape: Shape | None = None, dtype: Any = np.f
     return give(ops.sigmoid(logs), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def dirichlet(key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = np.float64) -> Any:
     """Probabilities that sum to one along a last axis.
@@ -163,6 +169,7 @@ def dirichlet(key: Any, alpha: Any, shape: Shape | None = None, dtype: Any = np.
     return give(ops.softmax(logs, axis=-1), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = np.float64) -> Any:
     """Pareto from one on: the density is ``b / x**(b+1)``.  Arguments and errors as for `gamma`.
@@ -177,6 +184,7 @@ def pareto(key: Any, b: Any, shape: Shape | None = None, dtype: Any = np.float64
     return give(ops.exp(exponential(key, shape) / b), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = np.float64) -> Any:
     """Student's t with ``df`` degrees of freedom.  Arguments and errors as for `gamma`.
@@ -193,6 +201,7 @@ def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = np.float64) ->
     return give(normal(first, shape) * ops.exp(logs / 2), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Shape | None = None, dtype: Any = np.float64
@@ -260,6 +269,7 @@ def _first_count(u: Any, near: Any, distribution: Any) -> Any:
     return ops.where(distribution(less) >= u, less, count)
 
 
+@public("fdbr.random")
 @drawing
 def poisson(key: Any, lam: Any, shape: Shape | None = None, dtype: Any = np.int64) -> Any:
     """Counts of mean ``lam``: ``k`` has probability ``lam**k * exp(-lam) / k!``.
@@ -292,6 +302,7 @@ def poisson(key: Any, lam: Any, shape: Shape | None = None, dtype: Any = np.int6
     return give(ops.where(ops.zeros_like(u) + lam > 0, draws, 0.0), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = np.int64) -> Any:
     """Counts of successes among ``n`` trials, each of probability ``p``.
@@ -320,6 +331,7 @@ def _binomial_cdf(n: Any, p: Any, k: Any) -> Any:
     return ops.where(k >= n, 1.0, special.betainc(n - below, below + 1, 1 - p))
 
 
+@public("fdbr.random")
 @drawing
 def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = np.int64) -> Any:
     """Numbers of trials up to the first success, from one on.
@@ -338,6 +350,7 @@ def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = np.int6
     return give(ops.where(p < 1, ops.maximum(draws, 1.0), 1.0), dtype)
 
 
+@public("fdbr.random")
 @drawing
 def rademacher(key: Any, shape: Shape = (), dtype: Any = np.int64) -> Any:
     """One or minus one, with equal probabilities.

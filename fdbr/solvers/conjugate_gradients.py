@@ -1,18 +1,20 @@
 """Linear equations with positive definite operators, by the method of conjugate gradients."""
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+
 from fdbr import ops, tree
-from fdbr.core.tape import ReverseTrace
+from fdbr.core.higher_order import HigherOrder
 from fdbr.core.tracer import Trace, Tracer, replaying, stop_gradient
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.declare.batches import spread
 from fdbr.pytrees.structure import paths_of
 from fdbr.solvers.running import loop
-from fdbr.transforms.custom_call import innermost, taken_off
-from fdbr.transforms.jvp import ForwardTrace
 from fdbr.transforms.vmap import BatchTrace, BatchTracer
 
 __all__ = ["cg"]
@@ -23,6 +25,7 @@ Leaves = list[Any]
 Operator = Callable[[Leaves], Leaves]
 
 
+@public("fdbr.ops.linalg")
 def cg(
     A: Any,
     b: Any,
@@ -88,7 +91,8 @@ def cg(
     steps = least if maxiter is None else integer(_NAME, "maxiter", maxiter, least=0)
     limits = _tolerance("tol", tol), _tolerance("atol", atol), steps
     precondition = None if M is None else _operator("M", M, structure)
-    found, info = _solved(_operator("A", A, structure), precondition, side, start, limits, 0)
+    problem = _Problem(_operator("A", A, structure), precondition, side, start, limits, 0)
+    found, info = _solved(problem)
     return tree.unflatten(structure, found), info
 
 
@@ -166,56 +170,71 @@ def _operator(name: str, given: Any, structure: Any) -> Operator:
     return apply
 
 
-# --- each trace takes its layer off ---------------------------------------------------
+# --- transformations ------------------------------------------------------------------
 
 
-def _solved(
-    A: Operator, M: Operator | None, b: Leaves, x: Leaves, limits: Any, lead: int
-) -> tuple[Leaves, Any]:
-    """The solution, and ``info``, for leaves with ``lead`` axes of examples before their own."""
-    away = _minus(b, A(x))
-    top: Any = innermost([*away, *x])
-    if isinstance(top, ReverseTrace | ForwardTrace):
-        return _attached(top, A, M, b, x, limits, lead)
-    if isinstance(top, BatchTrace):
-        return _batched(top, A, M, b, x, limits, lead)
-    return _iterated(A, M, b, x, away, limits, lead)
+@attrs.frozen(eq=False)
+class _Problem:
+    """An equation ``A(x) = b``, and how it is solved.
+
+    Attributes
+    ----------
+    A, M
+        The operator, and the preconditioner or `None`.
+    b, x
+        The leaves of the right side, and those to start from.
+    limits
+        Tolerances and number of iterations.
+    lead
+        How many axes of examples leaves have before their own.
+    """
+
+    A: Operator
+    M: Operator | None
+    b: Leaves
+    x: Leaves
+    limits: Any
+    lead: int
+
+    def mapped(self, f: Operator) -> "_Problem":
+        """The problem with a function of leaves applied to its leaves and to its operators."""
+        A, M = self.A, self.M
+        precondition = None if M is None else (lambda v: f(M(v)))
+        return attrs.evolve(self, A=lambda v: f(A(v)), M=precondition, b=f(self.b), x=f(self.x))
 
 
-def _taken_off(top: Trace, leaves: Leaves) -> Leaves:
-    """Leaves without one trace, also where it is below a batch: a vectorised pullback has such."""
+def _solved(problem: _Problem) -> tuple[Leaves, Any]:
+    """The solution, and ``info``."""
+    away = _minus(problem.b, problem.A(problem.x))
+    *found, info = _CG.apply(*away, *problem.x, problem=problem)
+    return found, info
+
+
+def _without(trace: Trace, leaves: Leaves) -> Leaves:
+    """Leaves without a trace, also where it is below a batch, as in a vectorised pullback."""
 
     def lowered(leaf: Any) -> Any:
         if not isinstance(leaf, Tracer):
             return leaf
-        if leaf._trace is top:
-            return top.lower(leaf)
+        if leaf._trace is trace:
+            return trace.lower(leaf)
         return BatchTracer(leaf._trace, lowered(leaf.value)) if type(leaf) is BatchTracer else leaf
 
     return list(map(lowered, leaves))
 
 
-def _attached(
-    top: Any, A: Operator, M: Operator | None, b: Leaves, x: Leaves, limits: Any, lead: int
-) -> tuple[Leaves, Any]:
-    """The solution for a trace that differentiates.
+def _differentiated(trace: Trace, problem: _Problem) -> Leaves:
+    """The solution for a trace that differentiates, and ``info``.
 
-    The solution is a constant for it.  What depends on traced values is by how much it fails to
-    solve the equation: ``b - A(x)``, which is nothing, but whose derivative is ``db - dA(x)``.
+    The solution is a constant for the trace.  Its residual ``b - A(x)``, which is zero, depends on
+    traced values: the derivative of the residual is ``db - dA(x)``, and the solution for that is
+    the derivative of the solution.
     """
-
-    def below(v: Leaves) -> Leaves:
-        return _taken_off(top, A(v))
-
-    def preconditioned(v: Leaves) -> Leaves:
-        return _taken_off(top, M(v))  # type: ignore[misc]
-
-    approximate = M and preconditioned
-    found, info = _solved(below, approximate, _taken_off(top, b), _taken_off(top, x), limits, lead)
-    away = _minus(b, A(found))
-    mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in away]
-    if not any(mine):
-        return found, info
+    below = problem.mapped(functools.partial(_without, trace))
+    found, info = _solved(below)
+    away = _minus(problem.b, problem.A(found))
+    if not any(isinstance(leaf, Tracer) and leaf._trace is trace for leaf in away):
+        return [*found, info]
 
     def solve(side: Leaves) -> Leaves:
         full = [
@@ -223,43 +242,71 @@ def _attached(
             for part, value in zip(side, found, strict=True)
         ]
         start = [ops.zeros_like(part) for part in full]
-        return _solved(below, approximate, full, start, limits, lead)[0]
+        return _solved(attrs.evolve(below, b=full, x=start))[0]
 
-    if isinstance(top, ForwardTrace):
-        slopes = solve(
-            [leaf.tangent if own else None for leaf, own in zip(away, mine, strict=True)]
-        )
-        return list(map(top.output, found, slopes)), info
+    return [*_SOLUTION.apply(*away, found=found, solve=solve), info]
 
-    def pull(cotangents: list[Any]) -> list[Any]:
-        # The transpose of what is Hermitian is its conjugate.
+
+def _reverse_solution(
+    trace: Trace, away: Leaves, mine: Sequence[bool], found: Leaves, solve: Operator
+) -> Any:
+    def vjp(cotangents: Leaves) -> Leaves:
+        # The transpose of a Hermitian operator is its conjugate.
         with replaying():
             given = solve([None if ct is None else ops.conj(ct) for ct in cotangents])
         return [ops.conj(ct) for ct, own in zip(given, mine, strict=True) if own]
 
-    parents = [leaf.node for leaf, own in zip(away, mine, strict=True) if own]
-    return list(top.joint("cg", tuple(found), parents, pull)), info
+    return found, vjp
 
 
-def _batched(
-    top: BatchTrace, A: Operator, M: Operator | None, b: Leaves, x: Leaves, limits: Any, lead: int
-) -> tuple[Leaves, Any]:
-    """The solutions of all examples, whose axis is one more before those of the leaves."""
+def _forward_solution(
+    trace: Trace, away: Leaves, tangents: Leaves, found: Leaves, solve: Operator
+) -> Any:
+    return found, solve(tangents)
+
+
+_SOLUTION = HigherOrder(
+    "cg",
+    lambda xp, *away, found, solve: tuple(found),
+    reverse=_reverse_solution,
+    forward=_forward_solution,
+)
+"""A known solution as a function of its residual."""
+
+
+def _reverse(trace: Trace, values: Leaves, mine: Sequence[bool], problem: _Problem) -> Any:
+    return _differentiated(trace, problem), None
+
+
+def _forward(trace: Trace, values: Leaves, tangents: Leaves, problem: _Problem) -> Any:
+    outs = _differentiated(trace, problem)
+    return outs, [None] * len(outs)
+
+
+def _batch(trace: BatchTrace, values: Leaves, batched: Sequence[bool], problem: _Problem) -> Any:
+    """Solve for all examples, which are along one more axis before those of the leaves."""
 
     def whole(leaves: Leaves) -> Leaves:
-        return [spread(v, own, top.size) for v, own in zip(*taken_off(top, leaves), strict=True)]
+        return [spread(v, own, trace.size) for v, own in zip(*trace.unwrap(leaves), strict=True)]
 
-    def examples(leaves: Leaves) -> Leaves:
-        return [BatchTracer(top, leaf) for leaf in leaves]
+    def of_all(operator: Operator) -> Operator:
+        return lambda v: whole(operator([BatchTracer(trace, leaf) for leaf in v]))
 
-    def apply(v: Leaves) -> Leaves:
-        return whole(A(examples(v)))
+    A, M = of_all(problem.A), problem.M and of_all(problem.M)
+    sides = {"b": whole(problem.b), "x": whole(problem.x)}
+    found, info = _solved(attrs.evolve(problem, A=A, M=M, **sides, lead=problem.lead + 1))
+    return [*found, info], [True] * (len(found) + 1)
 
-    def precondition(v: Leaves) -> Leaves:
-        return whole(M(examples(v)))  # type: ignore[misc]
 
-    found, info = _solved(apply, M and precondition, whole(b), whole(x), limits, lead + 1)
-    return examples(found), BatchTracer(top, info)
+_CG = HigherOrder(
+    "cg",
+    lambda xp, *operands, problem: _iterated(problem, operands),
+    reverse=_reverse,
+    forward=_forward,
+    batch=_batch,
+    capture=lambda trace, operands, problem: _iterated(problem, operands),
+)
+"""The solution of a problem, and ``info``.  Its operands are the residual and where to start."""
 
 
 # --- the method ---------------------------------------------------------------------
@@ -287,11 +334,14 @@ def _step(x: Leaves, factor: Any, y: Leaves) -> Leaves:
     return list(map(moved, x, y))
 
 
-def _iterated(
-    A: Operator, M: Operator | None, b: Leaves, x: Leaves, away: Leaves, limits: Any, lead: int
-) -> tuple[Leaves, Any]:
-    """Hestenes and Stiefel's method (1952), for all examples at once; see Saad, 2003, chapter 9."""
-    tol, atol, most = limits
+def _iterated(problem: _Problem, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Hestenes and Stiefel's method (1952), for all examples at once; see Saad, 2003, chapter 9.
+
+    ``operands`` begin with the residual of ``problem.x``.
+    """
+    A, M, b, x, lead = problem.A, problem.M, problem.b, problem.x, problem.lead
+    away = list(operands[: len(b)])
+    tol, atol, most = problem.limits
     x = [ops.astype(leaf, like.dtype) for leaf, like in zip(x, away, strict=True)]
     enough = ops.maximum(tol**2 * _dot(b, b, lead), atol**2)
     z = M(away) if M else away
@@ -319,4 +369,4 @@ def _iterated(
     # The functions may capture what is differentiated, whose derivative is stated above.
     x, _, _, _, size, count = loop(unfinished, iterate, carry, enough, constant=True)
     count = max(int(count), 1) if type(count) is float else ops.astype(count, "int64")
-    return x, ops.where(size <= enough, 0, ops.maximum(count, 1))
+    return *x, ops.where(size <= enough, 0, ops.maximum(count, 1))

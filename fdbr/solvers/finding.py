@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr.core.devices import scipy_of
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.solvers.host import plain
 from fdbr.solvers.implicit import DENSE, lowest
@@ -26,6 +27,7 @@ _MINIMIZE = tuple(
 _PRODUCTS = ("Newton-CG", "trust-ncg", "trust-krylov")  # use products with the Hessian
 
 
+@public("fdbr")
 @frozen
 class Solution:
     """The result of `root` and `fixed_point`.
@@ -48,6 +50,7 @@ class Solution:
     residual: Any
 
 
+@public("fdbr")
 @frozen
 class Minimum:
     """The result of `minimize`.
@@ -73,6 +76,7 @@ class Minimum:
     residual: Any
 
 
+@public("fdbr")
 def root(
     f: Callable[..., Any],
     x0: Any,
@@ -141,6 +145,7 @@ def root(
     return _solution(problem, lambda r, start: _search(problem, r, start, method), False)
 
 
+@public("fdbr")
 def fixed_point(
     f: Callable[..., Any],
     x0: Any,
@@ -187,6 +192,7 @@ def fixed_point(
     return _solution(problem, search, method == "iteration")
 
 
+@public("fdbr")
 def minimize(
     f: Callable[..., Any],
     x0: Any,

@@ -10,6 +10,7 @@ from fdbr import ops, tree
 from fdbr.control_flow import scan
 from fdbr.core.array_modules import array_module, protect
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.solvers.host import checked, plain
 from fdbr.solvers.running import check_captured, choose, compute
@@ -35,6 +36,7 @@ from fdbr.transforms.vmap import vmap
 __all__ = ["odeint"]
 
 
+@public("fdbr")
 def odeint(
     func: Callable[..., Any],
     y0: Any,

@@ -9,11 +9,10 @@ from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.control_flow.body_tracing import NoBodyError
 from fdbr.control_flow.while_rules import While, apply
 from fdbr.core.array_modules import array_module
-from fdbr.core.tracer import Tracer, stop_gradient
+from fdbr.core.tracer import Tracer, innermost, stop_gradient
 from fdbr.errors.checks import refusal
 from fdbr.ops import where
 from fdbr.solvers.host import on_host
-from fdbr.transforms.custom_call import innermost
 
 __all__ = ["check_captured", "choose", "compute", "is_captured", "loop"]
 

@@ -6,7 +6,6 @@ which there are strategies of arrays, trees and keys: they need hypothesis, whic
 when one of them is called.
 """
 
-from fdbr.errors.public import guard
 from fdbr.testing.checking import check_grads
 from fdbr.testing.comparing import assert_allclose
 from fdbr.testing.numeric import numerical_grad
@@ -26,5 +25,3 @@ __all__ = [
     "trees",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.testing")

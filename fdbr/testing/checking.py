@@ -11,6 +11,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.core.array_modules import array_module, is_array, to_numpy
 from fdbr.errors.checks import describe, name_of
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import as_weak
 from fdbr.testing.chain import Link, cotangents, pulled, pushed, tangents
 from fdbr.testing.comparing import difference, element, tolerance
@@ -32,6 +33,7 @@ BY_DIFFERENCES = "is {}, but {} by differences of values"
 WITHOUT_VMAP = "is {}, but {} without vmap"
 
 
+@public("fdbr.testing")
 def check_grads(
     f: Callable[..., Any],
     *args: Any,

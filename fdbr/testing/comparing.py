@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.core.array_modules import is_array, to_numpy
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind, is_added, limits
 
 __all__ = ["assert_allclose", "difference", "tolerance"]
@@ -16,6 +17,7 @@ __all__ = ["assert_allclose", "difference", "tolerance"]
 VALUES = {2: 1e-2, 4: 1e-5, 8: 1e-11}
 
 
+@public("fdbr.testing")
 def assert_allclose(
     actual: Any, desired: Any, rtol: float | None = None, atol: float | None = None
 ) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.core.array_modules import array_module, to_numpy
 from fdbr.errors.checks import describe, name_of
+from fdbr.errors.public import public
 
 __all__ = ["Direction", "columns", "differentiated", "numerical_grad"]
 
@@ -21,6 +22,7 @@ Direction = tuple[int, tuple[int, ...], Any]
 """``(leaf, place, unit)``: one element of one leaf, moved by 1 or by the imaginary unit."""
 
 
+@public("fdbr.testing")
 def numerical_grad(
     f: Callable[..., Any], *args: Any, cotangent: Any = None, eps: float | None = None
 ) -> Any:

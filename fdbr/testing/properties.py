@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr.errors.checks import describe, name_of
+from fdbr.errors.public import public
 from fdbr.testing.checking import check_grads
 from fdbr.testing.strategies import hypothesis_module
 
 __all__ = ["gradient_property"]
 
 
+@public("fdbr.testing")
 def gradient_property(*strategies: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A decorator that turns a function into a test of its derivatives on generated arguments.
 

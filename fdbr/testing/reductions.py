@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare.user_reductions import Combine
 from fdbr.testing.comparing import assert_allclose
 
 __all__ = ["check_reduction"]
 
 
+@public("fdbr.testing")
 def check_reduction(
     reduce: Any, *operands: Any, rtol: float | None = None, atol: float | None = None, **params: Any
 ) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from fdbr import random
 from fdbr.errors.checks import describe, integer, integers
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["arrays", "broadcastable", "keys", "trees"]
@@ -42,6 +43,7 @@ def hypothesis_module(name: str, who: str) -> Any:
         ) from error
 
 
+@public("fdbr.testing")
 def arrays(
     dtype: Any = np.float64,
     shape: Any = None,
@@ -125,6 +127,7 @@ def arrays(
     return st.tuples(dtypes, shape).flatmap(filled)
 
 
+@public("fdbr.testing")
 def broadcastable(
     n: int | Sequence[Mapping[str, Any]],
     *,
@@ -213,6 +216,7 @@ def _apart(options: dict[str, Any], shapes: Sequence[Shape]) -> Strategy:
     )
 
 
+@public("fdbr.testing")
 def trees(leaves: Strategy = None, *, max_leaves: int = 5) -> Strategy:
     """A hypothesis strategy of trees: lists, tuples and dictionaries, and a bare leaf too.
 
@@ -245,6 +249,7 @@ def trees(leaves: Strategy = None, *, max_leaves: int = 5) -> Strategy:
     return st.recursive(arrays() if leaves is None else leaves, nodes, max_leaves=max_leaves)
 
 
+@public("fdbr.testing")
 def keys() -> Strategy:
     """A hypothesis strategy of random keys, as `fdbr.random.key` makes them.
 

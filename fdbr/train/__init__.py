@@ -4,7 +4,6 @@ The loop `fit` is a generator of frozen reports.  Stages turn an iterator of rep
 another one; `pipe` puts them together.
 """
 
-from fdbr.errors.public import guard
 from fdbr.train import augment, optim, sweeps
 from fdbr.train.data import (
     Batches,
@@ -174,5 +173,3 @@ __all__ = [
     "zip_examples",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.train")

@@ -11,7 +11,7 @@ from fdbr.core.tape import ReverseTrace, ReverseTracer
 from fdbr.core.tracer import Trace
 from fdbr.errors.checks import describe
 from fdbr.pytrees.locking import record_locked
-from fdbr.transforms.cotangent_avals import Kind
+from fdbr.transforms.cotangent_avals import CotangentAval
 
 __all__ = [
     "Inputs",
@@ -32,14 +32,15 @@ class Inputs:
     __slots__ = ("inputs", "some", "structure", "traced")
 
     some: bool  # whether there is a leaf to differentiate
-    inputs: list[tuple[int, Kind] | None]  # nodes' numbers, and what gradients must be like
+    # The numbers of tape entries, and the avals of gradients; `None` for constants.
+    inputs: list[tuple[int, CotangentAval] | None]
     traced: list[Any]
 
     def __init__(self, trace: ReverseTrace, argument: Any) -> None:
         self.structure: Any = None
         if type(argument) is np.ndarray and argument.dtype.kind in "fc":  # the usual case
             tracer = trace.input(argument)
-            self.inputs = [(tracer.node[0], Kind(argument))]
+            self.inputs = [(tracer.node[0], CotangentAval(argument))]
             self.traced = [tracer]
             self.some = True
             return
@@ -55,7 +56,7 @@ class Inputs:
             if choose and tree.is_inexact(leaf):
                 self.some = True
                 tracer = trace.input(leaf)
-                inputs.append((tracer.node[0], Kind(leaf)))
+                inputs.append((tracer.node[0], CotangentAval(leaf)))
                 traced.append(tracer)
             else:
                 inputs.append(None)
@@ -63,41 +64,41 @@ class Inputs:
         self.inputs, self.traced = inputs, traced
 
     def argument(self) -> Any:
-        """The argument to call the function with; it is given away."""
+        """Return the traced argument for the function, and drop the reference to it."""
         traced, self.traced = self.traced, []
         return traced[0] if self.structure is None else tree.unflatten(self.structure, traced)
 
     def gradient(
         self, cotangents: dict[int, Any], seeds: Set[int] = frozenset(), zeros: bool = True
     ) -> Any:
-        """The argument's gradient out of the cotangents of inputs, by node number.
+        """Return the argument's gradient from the cotangents by tape entry.
 
-        ``seeds`` are the identities of what owns the cotangents that somebody else gave.  Leaves
-        without a cotangent have zeros, or else `None`.
+        ``seeds`` are the identities of the arrays that own the memory of the user's cotangents.
+        The gradient of a leaf without a cotangent is zeros, or `None` without ``zeros``.
         """
         found: list[Any] = []
-        for one in self.inputs:
-            if one is None:
+        for entry in self.inputs:
+            if entry is None:
                 found.append(None)
                 continue
-            number, kind = one
-            slope = cotangents.get(number)
+            number, aval = entry
+            gradient = cotangents.get(number)
             if (
-                type(slope) is np.ndarray
-                and slope.base is None
-                and slope.dtype is kind.dtype
-                and kind.type is np.ndarray
-                and not (seeds and id(slope) in seeds)
+                type(gradient) is np.ndarray
+                and gradient.base is None
+                and gradient.dtype is aval.dtype
+                and aval.type is np.ndarray
+                and not (seeds and id(gradient) in seeds)
             ):
-                slope.setflags(write=False)  # the usual case: an array of its own
-                record_locked(slope)
-            elif slope is not None or zeros:
-                slope = kind.finish(slope, seeds)
-            found.append(slope)
+                gradient.setflags(write=False)  # the most common case: a new array
+                record_locked(gradient)
+            elif gradient is not None or zeros:
+                gradient = aval.finish(gradient, seeds)
+            found.append(gradient)
         return self.gradient_of(found)
 
     def gradient_of(self, leaves: list[Any]) -> Any:
-        """The argument's gradient of its leaves."""
+        """Build the argument's gradient from those of its leaves."""
         return leaves[0] if self.structure is None else tree.unflatten(self.structure, leaves)
 
 
@@ -105,7 +106,7 @@ _SHOWN = 8  # leaves that a message names
 
 
 def nothing_to_differentiate(trace: Trace, argument: Any, lack: str, advice: str) -> TypeError:
-    """The error for an argument, or a tuple of them, without a leaf to differentiate."""
+    """Return the error for an argument, or a tuple of them, without a leaf to differentiate."""
     leaves = tree.leaves(argument)
     found = [
         f"{name or 'the argument itself'}: {describe(leaf)}"
@@ -127,7 +128,7 @@ def lower(trace: ReverseTrace, leaf: Any) -> Any:
 
 
 def positions(argnums: int | Sequence[int], count: int, origin: tuple[str, str]) -> tuple[int, ...]:
-    """The arguments that ``argnums`` chooses among ``count``, each once."""
+    """Return the positions that ``argnums`` chooses among ``count`` arguments."""
     if type(argnums) is int and 0 <= argnums < count:
         return (argnums,)
     given = (argnums,) if isinstance(argnums, int) else argnums
@@ -148,7 +149,7 @@ def positions(argnums: int | Sequence[int], count: int, origin: tuple[str, str])
 def trace_arguments(
     trace: ReverseTrace, args: Sequence[Any], argnums: int | Sequence[int]
 ) -> tuple[list[Inputs], list[Any]]:
-    """The differentiated arguments, and all arguments to call the function with."""
+    """Return the differentiated arguments, and all arguments for the function."""
     traced = list(args)
     inputs = []
     for position in positions(argnums, len(args), trace.origin):
@@ -167,14 +168,14 @@ def trace_arguments(
 
 
 def wants_zeros(name: str, unused: str) -> bool:
-    """Whether leaves that are not used have a gradient of zeros."""
+    """Whether the gradient of unused leaves is zeros rather than `None`."""
     if unused not in ("zeros", "none"):
         raise ValueError(f"fdbr.{name}: unused must be 'zeros' or 'none', not {unused!r}")
     return unused == "zeros"
 
 
 def pair(out: Any, trace: Trace) -> tuple[Any, Any]:
-    """The result of a function with further results, or an error that says what it must be."""
+    """Return the pair ``(value, aux)`` that a function has returned, or raise an error."""
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(
             f"fdbr.{trace.origin[0]}: with has_aux=True {trace.origin[1]} must return a pair "

@@ -1,4 +1,4 @@
-"""Recomputation in the place of memory."""
+"""`checkpoint`: recomputation in the backward pass, instead of stored intermediate values."""
 
 import contextlib
 import functools
@@ -22,6 +22,7 @@ from fdbr.core.tape import (
 )
 from fdbr.core.tracer import Trace, Tracer, replaying, running
 from fdbr.errors.checks import describe, name_of, named_as
+from fdbr.errors.public import public
 from fdbr.ops.declare.large import saving_memory
 from fdbr.transforms import harvest
 from fdbr.transforms.jvp import ForwardTracer
@@ -33,19 +34,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@public("fdbr")
 def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
-    """The same function, which keeps no intermediate values for the backward pass.
+    """Return the same function, which keeps only its arguments for the backward pass.
 
-    In the backward pass it runs again and records then, so of its memory only the arguments
-    are kept (Griewank & Walther, *Algorithm 799: revolve*, 2000; Chen et al., *Training deep
-    nets with sublinear memory cost*, 2016).  Values and gradients are bitwise the same, unless
-    an argument is used outside of ``f`` too: then its gradient is the sum of the same terms in
-    another order, and so are gradients of gradients, in which nothing is saved either.
+    It runs again in the backward pass, and records its operations then (Griewank & Walther,
+    *Algorithm 799: revolve*, 2000; Chen et al., *Training deep nets with sublinear memory cost*,
+    2016).  Values and gradients are bitwise the same, with one exception: if an argument is used
+    outside of ``f`` too, its gradient is the sum of the same terms in another order.  So are
+    gradients of gradients, which save no memory.
 
     Parameters
     ----------
     f
-        A pure function of trees, which returns a tree.  It may use traced values from around it.
+        A pure function of trees, which returns a tree.  It may capture traced values.
 
     Returns
     -------
@@ -55,7 +57,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     Raises
     ------
     RuntimeError
-        In the backward pass, if ``f`` gives another result there than before.
+        In the backward pass, if ``f`` returns another result than in the forward pass.
 
     >>> import fdbr, numpy as np
     >>> block = fdbr.checkpoint(lambda x: np.sin(np.sin(x)))
@@ -78,9 +80,9 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
 
 
 def _as_it_is(f: Any) -> Any:
-    """A function with the variables of its closure as they are now.
+    """Return the function with its captured variables as they are now.
 
-    A loop that makes checkpointed functions rebinds the variables which they see.
+    A loop that makes checkpointed functions may rebind the variables that they capture.
     """
     if not isinstance(f, FunctionType) or not f.__closure__:
         return f
@@ -93,12 +95,12 @@ def _as_it_is(f: Any) -> Any:
 def _copy(cell: CellType) -> CellType:
     try:
         return CellType(cell.cell_contents)
-    except ValueError:  # it has no value yet, so the function does not need it now
+    except ValueError:  # the variable has no value yet
         return CellType()
 
 
 def _cut(f: Any, run: Callable[[], Any]) -> Any:
-    """Run a function, and replace what it recorded by the promise to run it again."""
+    """Run a function, and replace the entries it recorded by one that runs it again."""
     mark = new_node((), "checkpoint")[0]
     around = running.get()
     kept: list[tuple[Any, Any]] = []
@@ -157,11 +159,11 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
 def _repeated(
     trace: Any, results: Sequence[Any], around: tuple[Trace, ...]
 ) -> Iterator[list[Awaited]]:
-    """Run a function again within the traces that it ran in; the entries that are awaited then.
+    """Run a function again within the traces of its first run; yields the awaited entries.
 
-    What it did together with other processes is not done again: it takes the results, which the
-    first run has kept.  So all of them do the same, also those where nothing of this is repeated
-    because no result of theirs depends on it.
+    Collectives do not communicate again: they return the results that the first run has kept.  So
+    all processes call the same collectives, also those that need no second run because no result
+    of theirs depends on it.
     """
     if not around:
         yield []
@@ -176,9 +178,9 @@ def _repeated(
 
 
 def _mark(value: Any) -> Any:
-    """By what a result is known again: its shape, and its sum to the last bit.
+    """Return a fingerprint of a result: its shape, and the bits of its sum.
 
-    Only NumPy's sums are the same every time; a GPU may add in another order.
+    The sum is left out for arrays on a GPU, which may add in another order every time.
     """
     while isinstance(value, Tracer):
         value = value.value
@@ -189,7 +191,7 @@ def _mark(value: Any) -> Any:
 
 
 def _recorded(leaf: Any) -> Iterator[ReverseTracer]:
-    """The recorded values in a leaf, which other transformations may have wrapped."""
+    """Yield the recorded values in a leaf, which other transformations may have wrapped."""
     if isinstance(leaf, ReverseTracer):
         yield leaf
     elif isinstance(leaf, ForwardTracer):
@@ -200,7 +202,7 @@ def _recorded(leaf: Any) -> Iterator[ReverseTracer]:
 
 
 def _renewed(leaf: Any, trace: Any, new: Iterator[Any]) -> Any:
-    """The leaf with what ``trace`` recorded in it replaced, in the order of `_recorded`."""
+    """Replace the values in a leaf that ``trace`` recorded, in the order of `_recorded`."""
     if isinstance(leaf, ReverseTracer):
         return next(new) if leaf._trace is trace else leaf
     if isinstance(leaf, ForwardTracer):
@@ -212,7 +214,7 @@ def _renewed(leaf: Any, trace: Any, new: Iterator[Any]) -> Any:
 
 
 def _boundary(nodes: list[Node], mark: int) -> list[Node]:
-    """The nodes from before the mark on which some nodes depend."""
+    """Return the entries before the mark that the given entries depend on."""
     older: dict[int, Node] = {}
     seen: set[int] = set()
     while nodes:

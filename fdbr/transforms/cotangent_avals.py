@@ -1,4 +1,4 @@
-"""Types, shapes and dtypes of cotangents, as they are given and as they are handed out."""
+"""Shapes and dtypes of cotangents: checks of given ones, and the form of returned gradients."""
 
 from collections.abc import Set
 from typing import Any
@@ -12,11 +12,11 @@ from fdbr.core.tracer import Tracer, ended, escaped
 from fdbr.errors.checks import describe
 from fdbr.pytrees.dtypes import dtype_kind, is_added
 
-__all__ = ["Kind", "fitted"]
+__all__ = ["CotangentAval", "check_cotangent"]
 
 
-class Kind:
-    """The form of a leaf's gradient: an array, a scalar or a number, and its dtype."""
+class CotangentAval:
+    """The shape, dtype and type (array, scalar or number) of a leaf's gradient."""
 
     __slots__ = ("_number", "dtype", "shape", "type", "xp")
 
@@ -37,15 +37,15 @@ class Kind:
         self._number = number_of(leaf) if several else None
 
     def maker(self) -> Any:
-        """The array module on the leaf's device; where a pullback runs, another may be current."""
+        """Return the array module bound to the leaf's device, which need not be the current one."""
         return self.xp if self._number is None else there(self.xp, self._number)
 
     def _like(self, cotangent: Any) -> Any:
-        """A traced cotangent without dimensions, with a scalar or an array of the leaf's type."""
+        """Convert a traced 0-d cotangent to a scalar or an array, as the leaf is one."""
         value = cotangent
         while isinstance(value, Tracer):
             value = value.value
-        if isinstance(value, np.ndarray | np.generic) and value.ndim == 0:  # else it is a batch
+        if isinstance(value, np.ndarray | np.generic) and value.ndim == 0:  # not a batch
             if self.type is np.ndarray and isinstance(value, np.generic):
                 return dispatch(registry["astype_inexact"], (cotangent,), {"to": self.dtype})
             if self.type is not np.ndarray and type(value) is np.ndarray:
@@ -53,26 +53,26 @@ class Kind:
         return cotangent
 
     def _rounded(self, cotangent: Any) -> Any:
-        """A cotangent in the leaf's dtype.
+        """Convert a cotangent to the leaf's dtype.
 
-        Beside dtypes that are none of NumPy's own Python's floats are not weak, and rules made
-        float32 of it.
+        With dtypes that another package has added, Python's floats are not weak, and a rule may
+        have returned float32.
         """
         if not is_added(self.dtype) or cotangent.dtype == self.dtype:
             return cotangent
         return dispatch(registry["astype_inexact"], (cotangent,), {"to": self.dtype})
 
     def finish(self, cotangent: Any, seeds: Set[int]) -> Any:
-        """An input's cotangent as it is handed out: read-only, and nobody else's memory.
+        """Return an input's cotangent as the user gets it: read-only, in memory of its own.
 
-        ``seeds`` are the identities of what owns the cotangents that somebody else gave.
+        ``seeds`` are the identities of the arrays that own the memory of the user's cotangents.
         """
         if cotangent is None:
             cotangent = self.maker().zeros(self.shape, dtype=self.dtype)
         elif isinstance(cotangent, Tracer):
             return self._rounded(cotangent if self.shape else self._like(cotangent))
         if self.type is not np.ndarray and self.xp is np:
-            return self.dtype.type(cotangent)  # of a number, and of an array's scalar
+            return self.dtype.type(cotangent)  # the leaf is a number or a NumPy scalar
         if type(cotangent) is not self.type:
             cotangent = self.maker().asarray(cotangent)
         cotangent = self._rounded(cotangent)
@@ -81,34 +81,35 @@ class Kind:
         return lock(cotangent)
 
 
-_SPACIOUS = 4  # how many times its own memory an array that is handed out may keep
+_MOST_RETAINED = 4  # a returned view may keep memory of this many times its own size alive
 
 
 def _is_ours(cotangent: Any, seeds: Set[int]) -> bool:
-    """Whether a cotangent can be handed out: nobody else writes to it, and it keeps little more.
+    """Whether a cotangent can be returned without a copy.
 
-    So it may be a view, as the gradient of a transposed or repeated array is.
+    The user must not own its memory.  It may be a view, as the gradient of a transposed array is,
+    if it keeps little more memory alive than its own.
     """
     whole = owner(cotangent)
     if whole is cotangent:
         return not seeds or id(whole) not in seeds
     if type(whole) is not np.ndarray or id(whole) in seeds:
         return False
-    return bool(whole.nbytes <= _SPACIOUS * cotangent.nbytes)
+    return bool(whole.nbytes <= _MOST_RETAINED * cotangent.nbytes)
 
 
-def fitted(ct: Any, kind: Kind, where: object) -> Any:
-    """A cotangent as backward takes it, or an error, which says ``where``, if it does not fit."""
+def check_cotangent(ct: Any, aval: CotangentAval, where: object) -> Any:
+    """Return a cotangent as the backward pass needs it; errors begin with ``where``."""
     if ct is None:
         return None
     if isinstance(ct, Tracer) and ended(ct._trace):
         raise escaped(ct._trace, str(where))
-    shape, dtype = kind.shape, kind.dtype
+    shape, dtype = aval.shape, aval.dtype
     if type(ct) in (int, float, complex) and shape == () and dtype_kind(dtype) in "fc":
         if type(ct) is complex and dtype_kind(dtype) == "f":
             raise TypeError(f"{where} must have dtype {dtype}, not {describe(ct)}")
-        return kind.maker().asarray(ct, dtype=dtype)[()]
-    # Gradients by numbers of the other byte order are of the machine's own.
+        return aval.maker().asarray(ct, dtype=dtype)[()]
+    # The gradient by an array of the other byte order has the machine's byte order.
     if not hasattr(ct, "dtype") or (ct.dtype != dtype and ct.dtype != dtype.newbyteorder("=")):
         raise TypeError(f"{where} must have dtype {dtype}, not {describe(ct)}")
     if ct.shape != shape:

@@ -7,25 +7,25 @@ layer off its operands and applies the call to what is below.
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.core import collective_log
 from fdbr.core.array_modules import array_module
+from fdbr.core.higher_order import HigherOrder
 from fdbr.core.ownership import apart, retain, unwritable
-from fdbr.core.tape import ReverseTrace, keep_result, known_result
-from fdbr.core.tracer import Trace, Tracer, below, ended, escaped, reopened, running
+from fdbr.core.tape import ReverseTrace
+from fdbr.core.tracer import Trace, Tracer, below, ended, escaped, innermost, reopened
 from fdbr.errors.checks import refusal
 from fdbr.ops.declare.unbroadcast import shape_of
-from fdbr.transforms.jvp import ForwardTrace
 from fdbr.transforms.vjp import vjp
 from fdbr.transforms.vmap import BatchTrace, BatchTracer, batches, vectorised
 from fdbr.transforms.vmap_divergence import SubBatch, join
 
-__all__ = ["Call", "Zero", "apply", "innermost", "taken_off", "zero_like"]
+__all__ = ["CALL", "Call", "Zero", "apply", "zero_like"]
 
 Leaves = Sequence[Any]
 
@@ -70,33 +70,6 @@ class Call:
         self.batches: tuple[BatchTrace, ...] = ()
 
 
-def innermost(leaves: Leaves) -> Trace | None:
-    """The innermost trace among some leaves."""
-    traces = [leaf._trace for leaf in leaves if isinstance(leaf, Tracer)]
-    return max(traces, key=lambda trace: trace.level, default=None)
-
-
-def taken_off(top: Trace, leaves: Leaves) -> tuple[list[Any], list[bool]]:
-    """Leaves with a trace taken off, and which of them were its own."""
-    if isinstance(top, BatchTrace):
-        leaves = [top.own(leaf) for leaf in leaves]
-    mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in leaves]
-    return [leaf.value if own else leaf for leaf, own in zip(leaves, mine, strict=True)], mine
-
-
-def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
-    """Apply a call to leaves, some of them traced."""
-    top: Any = innermost(leaves)
-    if top is None:
-        return call.value(*leaves)
-    if ended(top):
-        raise escaped(top, f"fdbr.{call.name}")
-    if not running.get():
-        return _applied(call, leaves, top)
-    with below(top):
-        return _applied(call, leaves, top)
-
-
 class _CapturedBatch(Exception):
     """The functions of a call captured values of a batch to which no operand belongs."""
 
@@ -105,27 +78,56 @@ class _CapturedBatch(Exception):
         self.trace = trace
 
 
-def _applied(call: Call, leaves: Leaves, top: Any) -> tuple[Any, ...]:
-    """Apply a call to leaves of which the innermost trace is known."""
-    inside = batches.get()
-    captured = None
-    if inside and inside[-1].level > top.level:
-        captured = _captured_batch(call, top)
-    if captured is None:
-        try:
-            return _applied_to(call, leaves, top)
-        except _CapturedBatch as found:
-            captured = found.trace
-    if isinstance(top, BatchTrace) or (call.rule and isinstance(top, ReverseTrace)):
-        # For another batch, and for the transpose of a rule, captured examples are constants: they
-        # are examples beside operands that are such, too.
-        leaves = [
-            BatchTracer(captured, ops.broadcast_to(leaf, (captured.size, *shape_of(leaf))))
-            if isinstance(leaf, Tracer)
-            else leaf
-            for leaf in leaves
-        ]
-    return _applied_to(call, leaves, captured)
+class _CustomCall(HigherOrder):
+    """The primitive of all calls; they are its parameter ``call``."""
+
+    __slots__ = ()
+
+    communicates = True
+
+    def apply(self, *leaves: Any, call: Call) -> tuple[Any, ...]:
+        top = innermost(leaves)
+        if top is None:
+            return call.value(*leaves)  # type: ignore[no-any-return]
+        if ended(top):
+            raise escaped(top, f"fdbr.{call.name}")
+        params = {"call": call}
+        inside = batches.get()
+        captured = None
+        if inside and inside[-1].level > top.level:
+            captured = _captured_batch(call, top)
+        if captured is None:
+            try:
+                return self.apply_in(top, leaves, params)
+            except _CapturedBatch as found:
+                captured = found.trace
+        if isinstance(top, BatchTrace) or (call.rule and isinstance(top, ReverseTrace)):
+            # For another batch, and for the transpose of a rule, captured examples are constants:
+            # they are examples beside operands that are such, too.
+            leaves = tuple(
+                BatchTracer(captured, ops.broadcast_to(leaf, (captured.size, *shape_of(leaf))))
+                if isinstance(leaf, Tracer)
+                else leaf
+                for leaf in leaves
+            )
+        return self.apply_in(captured, leaves, params)
+
+    def apply_in(self, trace: Trace, operands: Leaves, params: dict[str, Any]) -> tuple[Any, ...]:
+        call = params["call"]
+        if _transposes.get() and any(f is call.function for f in _transposed(trace)):
+            # Within the transpose of its own rule, the function is linear in the trace's values: it
+            # is its own derivative, and the rule would apply itself without end.
+            with below(trace):
+                return call.value(*operands)  # type: ignore[no-any-return]
+        return super().apply_in(trace, operands, params)  # type: ignore[no-any-return]
+
+    def title(self, params: dict[str, Any]) -> str:
+        return params["call"].name  # type: ignore[no-any-return]
+
+    def resume(self, params: dict[str, Any], first: dict[str, Any]) -> None:
+        form = first["call"].form
+        if form is not None:
+            params["call"].form.result = form.result
 
 
 def _captured_batch(call: Call, top: Trace) -> BatchTrace | None:
@@ -170,45 +172,59 @@ def _is_filled(cell: CellType) -> bool:
     return True
 
 
-def _applied_to(call: Call, leaves: Leaves, top: Any) -> tuple[Any, ...]:
-    """Apply a call to leaves by the rule of a trace."""
-    values, mine = taken_off(top, leaves)
-    if isinstance(top, BatchTrace):
-        outs = apply(_batched(call, leaves, mine, top), values)
-        _check_arguments(call, top, outs)
-        return tuple(BatchTracer(top, out) for out in outs)
+def _reverse(trace: Any, values: Leaves, mine: Sequence[bool], call: Call) -> Any:
     values = [unwritable(value) if own else value for value, own in zip(values, mine, strict=True)]
-    if isinstance(top, ForwardTrace):
-        tangents = [
-            unwritable(leaf.tangent) if own else None
-            for leaf, own in zip(leaves, mine, strict=True)
-        ]
-        outs, slopes = (_pushed_back if call.bwd else _pushed)(call, top, values, tangents)
-        _check_arguments(call, top, (outs, slopes))
-        return tuple(map(top.output, outs, slopes))
-    if not isinstance(top, ReverseTrace):  # it records steps, whatever they belong to
-        if hasattr(top, "call"):  # it keeps the rule, too
-            return tuple(top.call(call, leaves))
-        below = [value for value in values if isinstance(value, Tracer)]
-        for value in below:
-            top.constant(value)
-        return apply(call, values) if below else call.value(*leaves)
-    if any(function is call.function for function in top.transposed):
-        # Within the transpose of its own rule, the function is linear in what the trace has: it is
-        # its own derivative, and the rule would ask for itself for ever.
-        return call.value(*leaves)
-    parents = [leaf.node for leaf, own in zip(leaves, mine, strict=True) if own]
-    known, count = known_result(top), collective_log.meetings()
-    if known is None:
-        outs, pull = (_pulled if call.bwd else _pulled_back)(call, top, values, mine)
-        met = collective_log.meetings() > count  # with other processes, as it will on the way back
-    else:
-        outs, pull, form = known
-        met = True
-        if form is not None:
-            call.form.result = form.result
-    keep_result(top, (outs, pull, call.form) if met else None)
-    return (top.awaiting if met else top.joint)(call.name, outs, parents, pull)
+    return (_reverse_by_vjp if call.bwd else _reverse_by_jvp)(call, trace, values, mine)
+
+
+def _forward(trace: Any, values: Leaves, tangents: Leaves, call: Call) -> Any:
+    values = [v if t is None else unwritable(v) for v, t in zip(values, tangents, strict=True)]
+    tangents = [t if t is None else unwritable(t) for t in tangents]
+    found = (_forward_by_vjp if call.bwd else _forward_by_jvp)(call, trace, values, tangents)
+    _check_arguments(call, trace, found)
+    return found
+
+
+def _batch(trace: BatchTrace, values: Leaves, batched: Sequence[bool], call: Call) -> Any:
+    outs = apply(_batched(call, values, batched, trace), values)
+    _check_arguments(call, trace, outs)
+    return outs, [True] * len(outs)
+
+
+def _capture(trace: Any, leaves: Leaves, call: Call) -> tuple[Any, ...]:
+    """Capture the steps of the function, unless an outer transformation has to know the rule."""
+    values, _ = trace.unwrap(leaves)
+    outer = [value for value in values if isinstance(value, Tracer)]
+    for value in outer:
+        trace.constant(value)
+    return tuple(apply(call, values) if outer else call.value(*leaves))
+
+
+CALL = _CustomCall(
+    "call",
+    lambda xp, *leaves, call: tuple(call.value(*leaves)),
+    reverse=_reverse,
+    forward=_forward,
+    batch=_batch,
+    capture=_capture,
+)
+"""A function with a custom derivative, as a primitive."""
+
+
+def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
+    """Apply a call to leaves, some of which may be traced."""
+    return CALL.apply(*leaves, call=call)
+
+
+_transposes: ContextVar[tuple[tuple[Trace, tuple[Any, ...]], ...]] = ContextVar(
+    "transposes", default=()
+)
+"""The traces that transpose jvp rules here, each with the functions whose rules these are."""
+
+
+def _transposed(trace: Trace) -> tuple[Any, ...]:
+    """The functions whose jvp rules a trace transposes, each within the one before."""
+    return next((functions for one, functions in _transposes.get() if one is trace), ())
 
 
 def _check_arguments(call: Call, top: Trace, results: Any) -> None:
@@ -226,7 +242,7 @@ def _check_arguments(call: Call, top: Trace, results: Any) -> None:
             raise refusal(error)
 
 
-def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:
+def _reverse_by_vjp(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:
     """Reverse mode by a reverse rule."""
     outs, residuals = call.fwd(mine, *values)
     _check_arguments(call, top, (outs, residuals))
@@ -242,22 +258,25 @@ def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any
     return outs, pull
 
 
-def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:
+def _reverse_by_jvp(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:
     """Reverse mode by a forward rule: the transpose of its linear part."""
     outs = apart(apply(call, values), values)
     _check_arguments(call, top, outs)
     values = [retain(value) for value in values]
     zeros = [Zero(out) for out in outs]
-    transposed = (*top.transposed, call.function)
+    functions = (*_transposed(top), call.function)
 
     def push(*tangents: Any) -> tuple[Any, ...]:
-        tangents[0]._trace.transposed = transposed
         given = iter(tangents)
         full = [
             next(given) if own else zero_like(value)
             for own, value in zip(mine, values, strict=True)
         ]
-        return tuple(call.rule(mine, values, full)[1])
+        token = _transposes.set((*_transposes.get(), (tangents[0]._trace, functions)))
+        try:
+            return tuple(call.rule(mine, values, full)[1])
+        finally:
+            _transposes.reset(token)
 
     push.__qualname__ = call.name
 
@@ -270,14 +289,14 @@ def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -
     return outs, pull
 
 
-def _pushed(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
+def _forward_by_jvp(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
     """Forward mode by a forward rule."""
     full = [zero_like(v) if t is None else t for v, t in zip(values, tangents, strict=True)]
     outs, slopes = call.rule([t is not None for t in tangents], values, full)
     return apart(outs, values, slopes), apart(slopes, full, outs)
 
 
-def _pushed_back(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
+def _forward_by_vjp(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
     """Forward mode by a reverse rule: its transpose."""
     wanted = [tangent is not None for tangent in tangents]
     outs, residuals = call.fwd(wanted, *values)
@@ -308,7 +327,8 @@ def _pushed_back(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> An
 
 def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) -> Call:
     """The call on a whole batch, by `vmap` of its functions."""
-    zeros = [Zero(leaf) for leaf in leaves]
+    pairs = zip(leaves, mine, strict=True)
+    zeros = [Zero(BatchTracer(top, leaf) if own else leaf) for leaf, own in pairs]
     axes = tuple(0 if own else None for own in mine)
     over = functools.partial(_over, call.name, top)
     whole = SubBatch(np.arange(top.size))

@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from fdbr import tree
+from fdbr.core.observation import hook
+from fdbr.core.tracer import innermost
 from fdbr.errors.checks import describe, integers, named_as
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind, is_added
 from fdbr.pytrees.short_repr import brief
-from fdbr.transforms.cotangent_avals import Kind, fitted
-from fdbr.transforms.custom_call import Call, apply, innermost, zero_like
+from fdbr.transforms.cotangent_avals import CotangentAval, check_cotangent
+from fdbr.transforms.custom_call import Call, apply, zero_like
 
 __all__ = ["custom_jvp", "custom_vjp"]
 
@@ -18,6 +21,7 @@ Function = Callable[..., Any]
 Leaves = tuple[Any, ...]
 
 
+@public("fdbr")
 class _Custom:
     """The common base of both kinds: a function of trees, with static arguments."""
 
@@ -53,6 +57,7 @@ class _Custom:
         )
 
 
+@public("fdbr")
 class custom_vjp(_Custom):
     """A function with a reverse rule of its own.
 
@@ -154,9 +159,10 @@ class custom_vjp(_Custom):
         call = Call(f"custom_vjp({self.__name__})", run.value)
         call.fwd, call.bwd, call.form = forward, backward, run
         call.function, call.rules = self, (fwd, bwd)
-        return run.rebuilt(apply(call, run.leaves))
+        return run.rebuilt(_applied(call, run.leaves))
 
 
+@public("fdbr")
 class custom_jvp(_Custom):
     """A function with a forward rule of its own.
 
@@ -234,7 +240,7 @@ class custom_jvp(_Custom):
         call = Call(f"custom_jvp({self.__name__})", run.value)
         call.rule, call.form = rule, run
         call.function, call.rules = self, (jvp,)
-        return run.rebuilt(apply(call, run.leaves))
+        return run.rebuilt(_applied(call, run.leaves))
 
 
 class _Run:
@@ -308,6 +314,13 @@ class _Run:
         ]
 
 
+def _applied(call: Call, leaves: Leaves) -> Any:
+    """Apply a function that has a rule of its own, and tell a debugger of it."""
+    if (watch := hook.watch) is None:
+        return apply(call, leaves)
+    return watch.custom(call.name, leaves, functools.partial(apply, call, leaves))
+
+
 def _fitted_tree(given: Any, like: Any, where: str) -> list[Any]:
     """The leaves of a tree that must be in the form of another; `None` is zero."""
     leaves, structure = tree.flatten(like)
@@ -326,7 +339,7 @@ def _fitted_tree(given: Any, like: Any, where: str) -> list[Any]:
         name = f"{where}{path and ' at ' + path}"
         if not fits:
             raise TypeError(f"{name} must be None, for there is {describe(leaf)}")
-        checked.append(fitted(_rounded(ct, leaf), Kind(leaf), name))
+        checked.append(check_cotangent(_rounded(ct, leaf), CotangentAval(leaf), name))
     return checked
 
 

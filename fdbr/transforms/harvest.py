@@ -1,9 +1,9 @@
-"""Values from deep inside a function: `mark` names them where they arise, `harvest` returns them.
+"""Intermediate values of a function: `mark` names them, and `harvest` returns them.
 
-Each run of a function whose marks are collected has a `_Found`, which a context variable holds.
-Transformations in which values stand for others (a batch, a turn of a loop, a program) run the
-function through `through`: what was marked inside comes out of them as a result.  The values of a
-function that is differentiated are taken off its trace where they are marked.
+Each run of a function whose marks are collected has a `_Found` in a context variable.
+Transformations whose traced values represent many values (a batch, the iterations of a loop, a
+program) run the function by `through`, which returns the marked values as further results.  Values
+of a function that is differentiated are lowered from its trace where they are marked.
 """
 
 import contextlib
@@ -16,10 +16,12 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.core import tracer
 from fdbr.core.array_modules import lock
+from fdbr.core.higher_order import HigherOrder
 from fdbr.core.tape import ReverseTracer
-from fdbr.core.tracer import Tracer
+from fdbr.core.tracer import Trace, Tracer
 from fdbr.errors.checks import describe, named_as
 from fdbr.errors.layer_path import layer_path
+from fdbr.errors.public import public
 from fdbr.transforms.jvp import ForwardTracer
 
 __all__ = [
@@ -30,23 +32,23 @@ __all__ = [
     "marked",
     "refused",
     "through",
-    "turn_by_turn",
+    "through_loop",
     "uncollected",
     "watched_level",
 ]
 
 Gathered = tuple[dict[str, Any], dict[str, Any]]
-"""Of a run: the values that were marked, and the cotangents that they had in it."""
+"""The values that a run has marked, and the cotangents that they got in it."""
 
 
 class _Cotangent:
-    """The cotangent of a marked value: the sum of what backward passes bring."""
+    """The cotangent of a marked value, summed over backward passes."""
 
     __slots__ = ("into", "parts")
 
     def __init__(self) -> None:
-        self.parts: dict[int, Any] = {}  # of each leaf, by its number
-        self.into: _Cotangent | None = None  # what stands for it outside of its run
+        self.parts: dict[int, Any] = {}  # the cotangents of the leaves, by their number
+        self.into: _Cotangent | None = None  # the same value's cotangent in the enclosing run
 
     def add(self, leaf: int, cotangent: Any) -> None:
         cell = self
@@ -56,29 +58,29 @@ class _Cotangent:
         cell.parts[leaf] = cotangent if before is None else before + cotangent
 
     def tree(self, like: Any) -> Any:
-        """A tree of the marked value's structure; `None` where nothing came."""
+        """Return a tree of the marked value's structure, `None` at leaves without a cotangent."""
         leaves, structure = tree.flatten(like)
         return tree.unflatten(structure, [self.parts.get(i) for i in range(len(leaves))])
 
     @property
-    def came(self) -> bool:
+    def has_arrived(self) -> bool:
         return bool(self.parts)
 
 
 class _Rows:
-    """The cotangents of a value that each turn of a loop has marked, stacked."""
+    """The stacked cotangents of a value that each iteration of a loop has marked."""
 
-    __slots__ = ("turns",)
+    __slots__ = ("iterations",)
 
-    def __init__(self, turns: list[_Cotangent]) -> None:
-        self.turns = turns
+    def __init__(self, iterations: list[_Cotangent]) -> None:
+        self.iterations = iterations
 
     def tree(self, like: Any) -> Any:
         leaves, structure = tree.flatten(like)
         return tree.unflatten(structure, [self._stacked(i) for i in range(len(leaves))])
 
     def _stacked(self, leaf: int) -> Any:
-        rows = [turn.parts.get(leaf) for turn in self.turns]
+        rows = [iteration.parts.get(leaf) for iteration in self.iterations]
         some = next((row for row in rows if row is not None), None)
         if some is None:
             return None
@@ -86,8 +88,8 @@ class _Rows:
         return ops.stack([zero if row is None else row for row in rows])
 
     @property
-    def came(self) -> bool:
-        return any(turn.came for turn in self.turns)
+    def has_arrived(self) -> bool:
+        return any(iteration.has_arrived for iteration in self.iterations)
 
 
 class _Found:
@@ -96,10 +98,10 @@ class _Found:
     Attributes
     ----------
     level
-        Traces of a higher level began in this run.
+        Traces of a higher level have begun in this run.
     watched
-        Traces of a higher level began in the run of `harvest` that asks for cotangents; `None` if
-        it asks for none.
+        Traces of a higher level have begun in the run of `harvest` that returns cotangents; `None`
+        if it returns none.
     """
 
     __slots__ = ("cells", "known", "level", "values", "watched")
@@ -112,38 +114,41 @@ class _Found:
         self.cells: dict[str, Any] = {}
 
     def take(self, name: str, value: Any) -> Any:
-        """Note a marked value; the same value, whose cotangent is noted when it comes."""
+        """Record a marked value, and return it such that its cotangent is recorded too."""
         key = self.free(name)
         if self.watched is not None:
             cell = self.cells[key] = _Cotangent()
             leaves, structure = tree.flatten(value)
-            seen = [_seen(leaf, self.watched, cell, i) for i, leaf in enumerate(leaves)]
+            seen = [
+                _MARK.apply(leaf, level=self.watched, cell=cell, number=i)
+                for i, leaf in enumerate(leaves)
+            ]
             value = tree.unflatten(structure, seen)
-        self.values[key] = tree.map(functools.partial(_taken_off, self.level, name), value)
+        self.values[key] = tree.map(functools.partial(_lowered, self.level, name), value)
         return value
 
     def free(self, name: str) -> str:
-        """The name, with the number of its repetition if it is there already."""
+        """Return the name, with a number if it is taken."""
         if name not in self.values:
             return name
         numbers = (f"{name}#{i}" for i in itertools.count(1))
         return next(key for key in numbers if key not in self.values)
 
     def gathered(self) -> Gathered:
-        """The marked values, and the cotangents that have come, off the traces of this run."""
+        """Return the marked values and their cotangents, lowered from the traces of this run."""
         for key, cell in list(self.cells.items()):
-            if cell.came:
+            if cell.has_arrived:
                 self.known[key] = cell.tree(self.values[key])
                 del self.cells[key]
-        off = functools.partial(_taken_off, self.level, "the cotangent of a mark")
+        off = functools.partial(_lowered, self.level, "the cotangent of a mark")
         return self.values, {key: tree.map(off, known) for key, known in self.known.items()}
 
     def add(self, gathered: Gathered, cells: dict[str, Any]) -> None:
-        """Note what a run within has gathered; ``cells`` have the cotangents that will come."""
+        """Add what an inner run has gathered; ``cells`` receive the cotangents that come later."""
         values, known = gathered
         for name, value in values.items():
             key = self.free(name)
-            off = functools.partial(_taken_off, self.level, name)
+            off = functools.partial(_lowered, self.level, name)
             self.values[key] = tree.map(off, value)
             if name in known:
                 self.known[key] = tree.map(off, known[name])
@@ -156,18 +161,21 @@ _refusal: ContextVar[str] = ContextVar("refusal of marks", default="")
 
 
 def are_collected() -> bool:
-    """Whether marks are collected at present."""
+    """Whether marks are collected in this context."""
     return _found.get() is not None
 
 
+@public("fdbr")
 def mark(name: str, value: Any) -> Any:
-    """The same value, with a name by which `harvest` finds it; alone, it does nothing.
+    """Return the same value, under a name by which `harvest` finds it.
+
+    Outside of `harvest` it does nothing else.
 
     Parameters
     ----------
     name
-        A name, such as ``"hidden"``.  In a layer's call the layer's path in the model stands before
-        it: ``"blocks[2].attention/weights"``.
+        A name, such as ``"hidden"``.  In a layer's call it is prefixed with the layer's path in the
+        model: ``"blocks[2].attention/weights"``.
     value
         A tree of arrays, or of numbers.
 
@@ -179,9 +187,10 @@ def mark(name: str, value: Any) -> Any:
     Raises
     ------
     TypeError
-        If ``name`` is no string.
+        If ``name`` is not a string.
     ValueError
-        Where marks are collected, in the body of a `while_loop`, which gives no value of each turn.
+        In the body of a `while_loop` inside `harvest`, because a `while_loop` keeps no values of
+        its iterations.
 
     >>> import fdbr
     >>> def f(x):
@@ -201,7 +210,7 @@ def mark(name: str, value: Any) -> Any:
 
 
 def marked(name: str, value: Any) -> Any:
-    """`mark` with the whole name."""
+    """Apply `mark` with a complete name."""
     found = _found.get()
     if found is None:
         return value
@@ -210,39 +219,40 @@ def marked(name: str, value: Any) -> Any:
     return found.take(name, value)
 
 
+@public("fdbr")
 def harvest(f: Callable[..., Any], *, cotangents: bool = False) -> Callable[..., Any]:
-    """A function that returns what ``f`` returns, and the values that were marked on the way.
+    """Return a function that returns the result of ``f`` and the values that it has marked.
 
-    It goes through every transformation: a value that is marked under `vmap` has the axis of the
-    batch first, in a `scan` that of the turns; under `jit` and `checkpoint` it is what it is
-    outside.  ``f`` may differentiate: then the marked values are those of its forward pass.
+    It works through every transformation.  A value marked under `vmap` has the batch as its first
+    axis, and one in a `scan` the iterations; under `jit` and `checkpoint` it is as without them.
+    If ``f`` differentiates, the marked values are those of its forward pass.
 
     Parameters
     ----------
     f
         A function that calls `mark`, or whose callees do.
     cotangents
-        Whether to return the derivatives with respect to the marked values, too.  They are what the
-        backward passes within ``f`` brought there, as in
-        ``harvest(value_and_grad(loss), cotangents=True)``: with respect to the scalar that is
-        differentiated, added up if there are several passes, and `None` where none came by.
+        Whether to return the cotangents of the marked values too.  These are the cotangents in the
+        backward passes within ``f``, as in ``harvest(value_and_grad(loss), cotangents=True)``:
+        derivatives of the scalar that is differentiated, summed if there are several backward
+        passes, and `None` if none has reached the value.
 
     Returns
     -------
     function
-        ``(result, marks)``, or ``(result, marks, cotangents)``, where both are dicts from names
-        (`mark` says which) to trees.  A name that comes again gets a number: ``"h"``, ``"h#1"``.
+        It returns ``(result, marks)``, or ``(result, marks, cotangents)``.  Both are dicts from the
+        names of `mark` to trees.  A repeated name gets a number: ``"h"``, ``"h#1"``.
 
     Raises
     ------
     TypeError
-        If ``f`` is no function.
+        If ``f`` is not a function.
 
     >>> import fdbr, numpy as np
     >>> def loss(w):
     ...     return np.sum(fdbr.mark("h", np.tanh(w)) ** 2)
-    >>> gradient, marks, slopes = fdbr.harvest(fdbr.grad(loss), cotangents=True)(np.zeros(2))
-    >>> marks, slopes
+    >>> gradient, marks, cotangents = fdbr.harvest(fdbr.grad(loss), cotangents=True)(np.zeros(2))
+    >>> marks, cotangents
     ({'h': array([0., 0.])}, {'h': array([0., 0.])})
     """
     if not callable(f):
@@ -265,7 +275,7 @@ def harvest(f: Callable[..., Any], *, cotangents: bool = False) -> Callable[...,
 
 
 def alone(f: Callable[..., Any], watched: bool) -> Callable[..., Any]:
-    """A function that returns what ``f`` returns, and what it gathers; see `harvest`."""
+    """Return a function that returns the result of ``f`` and what it gathers; see `harvest`."""
 
     @named_as(f)
     def gathering(*args: Any, **kwargs: Any) -> tuple[Any, Gathered]:
@@ -279,11 +289,11 @@ def alone(f: Callable[..., Any], watched: bool) -> Callable[..., Any]:
 def through(
     apply: Callable[[Callable[..., Any]], tuple[Any, Gathered]], f: Any, parts: str = ""
 ) -> Any:
-    """The result of a transformation of ``f``, and its marks among those of the run around it.
+    """Return the result of a transformation of ``f``, and add its marks to the enclosing run.
 
-    ``apply(g)`` is the transformation of a function that returns ``(result, gathered)``, and must
-    return the same.  It may run ``g`` again later on, for a backward pass; if ``parts`` names it,
-    each run is of another part of the examples.
+    ``apply(g)`` transforms and calls a function that returns ``(result, gathered)``, and returns
+    such a pair.  It may run ``g`` again later, for a backward pass.  If ``parts`` names the
+    transformation, each run of ``g`` computes other examples.
     """
     outer = _found.get()
     assert outer is not None
@@ -293,33 +303,33 @@ def through(
     return out
 
 
-def turn_by_turn(apply: Callable[[Callable[..., Any]], tuple[Any, Gathered]], f: Any) -> Any:
-    """`through` for a loop whose function is given the number of each turn first."""
+def through_loop(apply: Callable[[Callable[..., Any]], tuple[Any, Gathered]], f: Any) -> Any:
+    """Apply `through` to a loop whose body takes the number of the iteration first."""
     outer = _found.get()
     assert outer is not None
-    turns: dict[int, dict[str, Any]] = {}
+    iterations: dict[int, dict[str, Any]] = {}
 
-    def turn(number: int, *args: Any) -> Any:
-        cells = turns[number] = {}
+    def iteration(number: int, *args: Any) -> Any:
+        cells = iterations[number] = {}
         return _inner(f, outer, cells)(*args)
 
-    out, gathered = apply(turn)
-    names = dict.fromkeys(name for cells in turns.values() for name in cells)
-    order = sorted(turns)
-    stacks = {name: _Rows([turns[i].get(name, _Cotangent()) for i in order]) for name in names}
+    out, gathered = apply(iteration)
+    names = dict.fromkeys(name for cells in iterations.values() for name in cells)
+    order = sorted(iterations)
+    stacks = {name: _Rows([iterations[i].get(name, _Cotangent()) for i in order]) for name in names}
     outer.add(gathered, stacks)
     return out
 
 
 def watched_level() -> int | None:
-    """The level from which on traces are within the run whose cotangents are asked for."""
+    """Return the lowest level of traces within the run whose cotangents are collected."""
     found = _found.get()
     return None if found is None else found.watched
 
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Have marks do nothing, but where a function within collects its own."""
+    """Ignore marks in this block, except in functions that collect their own."""
     token = _found.set(None)
     try:
         yield
@@ -329,7 +339,7 @@ def uncollected() -> Iterator[None]:
 
 @contextlib.contextmanager
 def refused(why: str) -> Iterator[None]:
-    """Have marks refused, where they are collected."""
+    """Raise an error at marks in this block if they are collected."""
     token = _refusal.set(why)
     try:
         yield
@@ -338,9 +348,9 @@ def refused(why: str) -> Iterator[None]:
 
 
 def _inner(f: Any, outer: _Found, cells: dict[str, Any], parts: str = "") -> Callable[..., Any]:
-    """A function that returns what ``f`` returns, and what it gathers.
+    """Return a function that returns the result of ``f`` and what it gathers.
 
-    ``cells`` get the cotangents that are still to come when it has returned, in whatever run.
+    ``cells`` receive the cotangents that arrive after it has returned.
     """
 
     @named_as(f)
@@ -352,27 +362,27 @@ def _inner(f: Any, outer: _Found, cells: dict[str, Any], parts: str = "") -> Cal
             if kept is not cell:
                 if parts:
                     raise ValueError(
-                        f"fdbr.harvest: the examples of {parts} take different ways, so the "
-                        f"cotangents of {name} do not come together; differentiate inside of it"
+                        f"fdbr.harvest: the examples of {parts} take different paths, so the "
+                        f"cotangents of {name} cannot be joined; differentiate inside of it"
                     )
-                _lead(cell, kept)
+                _redirect(cell, kept)
         return out, gathered
 
     return gathering
 
 
-def _lead(cell: Any, kept: Any) -> None:
-    """Have the cotangents of one run come to where those of another run of the same would."""
+def _redirect(cell: Any, kept: Any) -> None:
+    """Send the cotangents of one run to those of another run of the same function."""
     if isinstance(cell, _Rows):
-        for turn, other in zip(cell.turns, kept.turns, strict=True):
-            turn.into = other
+        for iteration, other in zip(cell.iterations, kept.iterations, strict=True):
+            iteration.into = other
     else:
         cell.into = kept
 
 
 def _run(found: _Found, f: Any, args: Any, kwargs: Any) -> Any:
     marks, refusal = _found.set(found), _refusal.set("")
-    learner = tracer.learning.set(None)  # it would run functions again for the sake of their ways
+    learner = tracer.learning.set(None)  # discovery of control flow would run the function again
     try:
         return f(*args, **kwargs)
     finally:
@@ -381,12 +391,12 @@ def _run(found: _Found, f: Any, args: Any, kwargs: Any) -> Any:
         _found.reset(marks)
 
 
-def _taken_off(level: int, name: str, leaf: Any) -> Any:
-    """A leaf without the traces of what differentiates within a run."""
+def _lowered(level: int, name: str, leaf: Any) -> Any:
+    """Lower a leaf from the traces that differentiate within a run."""
     while isinstance(leaf, Tracer) and leaf._trace.level > level:
         if not isinstance(leaf, ReverseTracer | ForwardTracer):
             raise ValueError(
-                f"fdbr.harvest: {name} stands for many values in fdbr.{leaf._trace.origin[0]}, "
+                f"fdbr.harvest: {name} represents many values in fdbr.{leaf._trace.origin[0]}, "
                 "which cannot be collected; harvest inside of it, and return what was marked"
             )
         leaf = leaf.value
@@ -397,22 +407,36 @@ def _published(leaf: Any) -> Any:
     return leaf if isinstance(leaf, Tracer) else lock(leaf)
 
 
-def _seen(leaf: Any, level: int, cell: _Cotangent, number: int) -> Any:
-    """A leaf whose cotangent comes by the cell, if it is differentiated within."""
-    if not isinstance(leaf, Tracer) or leaf._trace.level <= level:
-        return leaf
-    if isinstance(leaf, ReverseTracer):
+class _Mark(HigherOrder):
+    """The identity, which records the cotangent of a leaf in a cell.
 
-        def pull(cotangents: list[Any]) -> list[Any]:
-            if cotangents[0] is not None:
-                cell.add(number, cotangents[0])
-            return [cotangents[0]]
+    Only traces within the run that asks for cotangents apply it, and of those that record a tape
+    the innermost one.
+    """
 
-        return leaf._trace.joint("mark", (leaf.value,), [leaf.node], pull)[0]
-    below = _seen(leaf.value, level, cell, number)
-    if below is leaf.value:
-        return leaf
-    if isinstance(leaf, ForwardTracer):
-        return ForwardTracer(leaf._trace, below, leaf.tangent)
-    kind: Any = type(leaf)
-    return kind(leaf._trace, below)
+    __slots__ = ()
+
+    def apply(self, leaf: Any, *, level: int, cell: _Cotangent, number: int) -> Any:
+        if not isinstance(leaf, Tracer) or leaf._trace.level <= level:
+            return leaf
+        (out,) = super().apply(leaf, level=level, cell=cell, number=number)
+        return out
+
+
+def _reverse(trace: Trace, values: Any, tracked: Any, level: int, cell: Any, number: int) -> Any:
+    def vjp(cotangents: list[Any]) -> list[Any]:
+        if cotangents[0] is not None:
+            cell.add(number, cotangents[0])
+        return cotangents
+
+    return values, vjp
+
+
+_MARK = _Mark(
+    "mark",
+    lambda xp, leaf, **_: (leaf,),
+    reverse=_reverse,
+    forward=lambda trace, values, tangents, **params: ([_MARK.apply(*values, **params)], tangents),
+    batch=lambda trace, values, batched, **params: ([_MARK.apply(*values, **params)], batched),
+    capture=lambda trace, operands, **_: operands,
+)

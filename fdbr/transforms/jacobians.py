@@ -6,10 +6,11 @@ from typing import Any, Literal, ParamSpec
 from fdbr import ops, tree
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe, integers, name_of, named_as
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_complex
 from fdbr.transforms.argnums import positions, wants_zeros
-from fdbr.transforms.cotangent_avals import Kind
-from fdbr.transforms.jvp import check_sequences, fitted_tangent, jvp
+from fdbr.transforms.cotangent_avals import CotangentAval
+from fdbr.transforms.jvp import check_sequences, check_tangent, jvp
 from fdbr.transforms.vjp import grad, vjp
 from fdbr.transforms.vmap import vectorised, vmap
 
@@ -20,31 +21,32 @@ P = ParamSpec("P")
 Function = Callable[..., Any]
 
 
+@public("fdbr")
 def linearize(f: Function, /, *primals: Any) -> tuple[Any, Function]:
-    """The value of a function, and its derivative there as a linear function of tangents.
+    """Return the value of a function, and its derivative there as a linear function of tangents.
 
-    ``f`` runs once; every call of the linear function costs about two backward passes, for it
-    is the transpose of the pullback.
+    ``f`` runs once.  The linear function is the transpose of the pullback, so each call costs about
+    two backward passes.
 
     Parameters
     ----------
     f
         A pure function of trees, which returns a tree.
     primals
-        Where to linearise.
+        The arguments at which to linearise.
 
     Returns
     -------
     out
         What ``f`` returned.
     linear
-        ``linear(*tangents)``: the tangent of ``out``, for a tangent of each primal.  Tangents
-        are as for `jvp`.
+        ``linear(*tangents)`` returns the tangent of ``out`` for a tangent of each primal, in the
+        form that `jvp` takes.
 
     Raises
     ------
     TypeError
-        If nothing is there to differentiate, in the arguments or the result.
+        If the arguments or the result have no leaf to differentiate.
 
     >>> import fdbr
     >>> out, linear = fdbr.linearize(lambda x: x**3, 2.0)
@@ -62,7 +64,9 @@ def linearize(f: Function, /, *primals: Any) -> tuple[Any, Function]:
         )
     _, transpose = vjp(lambda cotangents: pullback(tree.unflatten(structure, cotangents)), zeros)
     origin = ("linearize", name_of(f))
-    shapes = [(tree.structure(p), [Kind(leaf) for leaf in tree.leaves(p)]) for p in primals]
+    shapes = [
+        (tree.structure(p), [CotangentAval(leaf) for leaf in tree.leaves(p)]) for p in primals
+    ]
 
     def linear(*tangents: Any) -> Any:
         if len(tangents) != len(shapes):
@@ -71,8 +75,8 @@ def linearize(f: Function, /, *primals: Any) -> tuple[Any, Function]:
                 f"{len(tangents)} tangents"
             )
         given = tuple(
-            tree.unflatten(shape, fitted_tangent(origin, shape, kinds, tangent, i))
-            for i, ((shape, kinds), tangent) in enumerate(zip(shapes, tangents, strict=True))
+            tree.unflatten(shape, check_tangent(origin, shape, avals, tangent, i))
+            for i, ((shape, avals), tangent) in enumerate(zip(shapes, tangents, strict=True))
         )
         return tree.unflatten(structure, transpose(given)[0])
 
@@ -80,7 +84,7 @@ def linearize(f: Function, /, *primals: Any) -> tuple[Any, Function]:
 
 
 def _inexact(out: Any) -> Any:
-    """The result with `None` for every leaf that has no derivative."""
+    """Replace every leaf that has no derivative by `None`."""
     return tree.map(lambda leaf: leaf if tree.is_inexact(leaf) else None, out)
 
 
@@ -88,10 +92,11 @@ def _zeros(leaf: Any) -> Any:
     return ops.zeros_like(leaf) if hasattr(leaf, "dtype") else 0.0
 
 
+@public("fdbr")
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    """The Hessian of a function times a vector: the forward derivative of the gradient.
+    """Return the Hessian of a function times a vector, the forward derivative of the gradient.
 
-    It costs a few gradients, and never forms the Hessian.
+    It costs as much as a few gradients, and never forms the Hessian.
 
     Parameters
     ----------
@@ -103,8 +108,8 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     Returns
     -------
     tree
-        In the form of the argument; a tuple of such if there are several arguments, with `None`
-        for one that has no leaf to differentiate.
+        A tree of the argument's structure; with several arguments a tuple of such trees, which has
+        `None` for an argument that has no leaf to differentiate.
 
     >>> import fdbr, numpy as np
     >>> fdbr.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),))
@@ -119,15 +124,17 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return tuple(product) if len(primals) > 1 else product[0]
 
 
+@public("fdbr")
 def jacfwd(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[P, Any]:
-    """A function that gives the Jacobian of ``f``, column by column, all at once.
+    """Return a function that computes the Jacobian of ``f`` by forward mode.
 
-    It suits functions of few inputs; the work grows with their number.
+    All columns are computed at once by `vmap`.  The work grows with the number of inputs, so it
+    suits functions of few inputs.
 
     Parameters
     ----------
@@ -137,7 +144,7 @@ def jacfwd(
     argnums
         Which positional arguments to differentiate.
     has_aux
-        Whether ``f`` returns further results; then the Jacobian comes in a pair with them.
+        Whether ``f`` returns further results; the function then returns ``(jacobian, aux)``.
     holomorphic
         Whether ``f`` is complex-differentiable; complex arguments need it, and with it all
         arguments (for `jacrev`, the results too) must be complex.
@@ -146,13 +153,14 @@ def jacfwd(
     -------
     function
         The Jacobian: a tree of the structure of the result, with a tree of the structure of the
-        argument at each leaf, of shape ``(*result.shape, *argument.shape)``; `None` where
-        either is not differentiated.  A tuple takes the argument's place if ``argnums`` is one.
+        argument at each leaf.  Its leaves have the shape ``(*result.shape, *argument.shape)``, or
+        are `None` where either is not differentiated.  If ``argnums`` is a sequence, each leaf of
+        the result has a tuple of such trees.
 
     Raises
     ------
     TypeError
-        If an argument is complex and ``holomorphic`` is not said, or nothing is there to
+        If an argument is complex and ``holomorphic`` is false, or if there is no leaf to
         differentiate.
 
     >>> import fdbr, numpy as np
@@ -186,6 +194,7 @@ def jacfwd(
     return jacobian
 
 
+@public("fdbr")
 def jacrev(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -194,11 +203,12 @@ def jacrev(
     *,
     unused: Literal["zeros", "none"] = "zeros",
 ) -> Function:
-    """A function that gives the Jacobian of ``f``, row by row, all at once.
+    """Return a function that computes the Jacobian of ``f`` by reverse mode.
 
-    It suits functions of few outputs; the work grows with their number.  Parameters, result
-    and errors are those of `jacfwd`.  With ``unused="none"`` the Jacobian by leaves on which no
-    result depends is `None`; see `value_and_grad`.
+    All rows are computed at once by `vmap`.  The work grows with the number of outputs, so it suits
+    functions of few outputs.  Parameters, result and errors are those of `jacfwd`.  With
+    ``unused="none"``, the Jacobian by leaves that no result depends on is `None`; see
+    `value_and_grad`.
 
     >>> import fdbr, numpy as np
     >>> fdbr.jacrev(lambda x: x[0] * x)(np.array([1.0, 2.0]))
@@ -226,13 +236,14 @@ def jacrev(
     return jacobian
 
 
+@public("fdbr")
 def hessian(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[P, Any]:
-    """A function that gives the Hessian of ``f``: ``jacfwd(jacrev(f))``.
+    """Return a function that computes the Hessian of ``f``, ``jacfwd(jacrev(f))``.
 
     Parameters and errors are those of `jacfwd`.
 
@@ -257,7 +268,7 @@ def _argnums(name: str, f: Any, argnums: Any) -> int | tuple[int, ...]:
 def _in_arguments(
     name: str, f: Function, args: Any, kwargs: Any, argnums: int | Sequence[int]
 ) -> tuple[tuple[Any, ...], Function]:
-    """The chosen arguments, and ``f`` as a function of them alone."""
+    """Return the chosen arguments, and ``f`` as a function of them alone."""
     places = positions(argnums, len(args), (name, name_of(f)))
 
     def inner(chosen: tuple[Any, ...]) -> Any:
@@ -271,7 +282,7 @@ def _in_arguments(
 
 
 def _as_arguments(jacobian: Any, outer: Any, argnums: int | Sequence[int]) -> Any:
-    """The blocks as ``argnums`` asks for them: each is a tuple of arguments until now."""
+    """Unpack the tuples of arguments in the blocks if ``argnums`` is a single integer."""
     if not isinstance(argnums, int):
         return jacobian
     shape = tree.structure(outer)
@@ -279,7 +290,7 @@ def _as_arguments(jacobian: Any, outer: Any, argnums: int | Sequence[int]) -> An
 
 
 def _check(leaves: list[Any], f: Function, name: str, what: str, holomorphic: bool | None) -> None:
-    """The errors for nothing to differentiate, and for real and complex leaves out of place."""
+    """Raise an error if there is no leaf to differentiate, or if a leaf must (not) be complex."""
     if not leaves:
         raise TypeError(
             f"fdbr.{name}: the {what} of {name_of(f)} has no leaf to differentiate; leaves must be "
@@ -301,7 +312,7 @@ def _check(leaves: list[Any], f: Function, name: str, what: str, holomorphic: bo
 
 
 def _basis(leaves: list[Any]) -> list[Any]:
-    """For each leaf, the parts of all standard basis vectors that belong to it."""
+    """Return, for each leaf, its parts of all standard basis vectors."""
     total = sum(_size(leaf) for leaf in leaves)
     start = 0
     parts = []
@@ -315,7 +326,7 @@ def _basis(leaves: list[Any]) -> list[Any]:
 
 
 def _split(block: Any, leaves: list[Any], axis: int) -> list[Any]:
-    """A block's parts along the axis of basis vectors, one a leaf, in the leaf's shape."""
+    """Split a block along the axis of basis vectors into one part for each leaf, in its shape."""
     start = 0
     parts = []
     for leaf in leaves:

@@ -1,24 +1,26 @@
-"""Forward mode: values that carry their tangents with them."""
+"""Forward mode: traced values that carry their tangents."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr import tree
 from fdbr.core.array_modules import on_device, several
+from fdbr.core.observation import hook
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive, dispatch
 from fdbr.core.tracer import Trace, Tracer, run
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare.unbroadcast import zeros_of
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.argnums import pair
-from fdbr.transforms.cotangent_avals import Kind, fitted
+from fdbr.transforms.cotangent_avals import CotangentAval, check_cotangent
 
-__all__ = ["ForwardTrace", "ForwardTracer", "check_sequences", "fitted_tangent", "jvp"]
+__all__ = ["ForwardTrace", "ForwardTracer", "check_sequences", "check_tangent", "jvp"]
 
 
 class ForwardTracer(Tracer):
-    """A value and its tangent, which has its shape and dtype."""
+    """A value and its tangent of the same shape and dtype."""
 
     __slots__ = ("tangent",)
 
@@ -42,6 +44,8 @@ class ForwardTrace(Trace):
         out = dispatch(primitive, values, params)
         if primitive.forward is None:
             return publish(self, out)
+        if (watch := hook.watch) is not None:
+            primitive = watch.seen(primitive)
         if several:
             with on_device(*out if type(out) is tuple else (out,), mixed=True):
                 tangent = primitive.forward(values, tangents, out, params)
@@ -51,18 +55,27 @@ class ForwardTrace(Trace):
             return tuple(map(self.output, out, tangent or [None] * len(out)))
         return self.output(out, tangent)
 
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.forward is None:
+            raise primitive.missing(self)
+        values, mine = self.unwrap(operands)
+        tangents = [leaf.tangent if own else None for leaf, own in zip(operands, mine, strict=True)]
+        outs, of_outs = primitive.forward(self, values, tangents, **params)
+        return tuple(map(self.output, outs, of_outs))
+
     def output(self, value: Any, tangent: Any) -> Any:
-        """A value with its tangent; one that has none needs no tracing."""
+        """Return a value with its tangent; a value without one needs no tracing."""
         return publish(self, value) if tangent is None else ForwardTracer(self, value, tangent)
 
     def lower(self, tracer: Tracer) -> Any:
         return publish(self, tracer.value)
 
 
+@public("fdbr")
 def jvp(
     f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> Any:
-    """The value of a function, and its derivative along tangents: the Jacobian times a vector.
+    """Return the value of a function and its derivative along tangents, a Jacobian-vector product.
 
     Parameters
     ----------
@@ -73,8 +86,8 @@ def jvp(
         The arguments, a sequence.
     tangents
         A tangent for each argument: a tree of its structure, whose leaves have the shapes and
-        dtypes of the argument's.  `None` stands for zero, and is what goes with leaves that are
-        not differentiated.
+        dtypes of the argument's.  `None` means zero, and is needed for leaves that are not
+        differentiated.
 
     Returns
     -------
@@ -113,7 +126,7 @@ def jvp(
 
 
 def check_sequences(name: str, f: Any, primals: Any, tangents: Any) -> None:
-    """The errors for what is no function, or no pair of sequences of one length."""
+    """Raise an error unless ``f`` is a function and primals and tangents have one length."""
     if not callable(f):
         raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
@@ -125,33 +138,37 @@ def check_sequences(name: str, f: Any, primals: Any, tangents: Any) -> None:
 
 
 def _dual(trace: ForwardTrace, primal: Any, tangent: Any, number: int) -> Any:
-    """An argument with its tangents."""
+    """Return an argument whose leaves carry their tangents."""
     if tangent is None:
         return primal
     leaves, structure = tree.flatten(primal)
-    given = fitted_tangent(
-        trace.origin, structure, [Kind(leaf) for leaf in leaves], tangent, number
+    given = check_tangent(
+        trace.origin, structure, [CotangentAval(leaf) for leaf in leaves], tangent, number
     )
     traced = []
-    for leaf, slope in zip(leaves, given, strict=True):
-        if slope is not None:
+    for leaf, tangent_leaf in zip(leaves, given, strict=True):
+        if tangent_leaf is not None:
             trace.borrow(leaf)
-            trace.borrow(slope)
-            leaf = ForwardTracer(trace, leaf, slope)
+            trace.borrow(tangent_leaf)
+            leaf = ForwardTracer(trace, leaf, tangent_leaf)
             leaf._base = trace
         traced.append(leaf)
     return tree.unflatten(structure, traced)
 
 
-def fitted_tangent(
-    origin: tuple[str, str], structure: tree.Structure, kinds: list[Kind], tangent: Any, number: int
+def check_tangent(
+    origin: tuple[str, str],
+    structure: tree.Structure,
+    avals: list[CotangentAval],
+    tangent: Any,
+    number: int,
 ) -> list[Any]:
-    """The leaves of the tangent of an argument, or an error if it does not fit.
+    """Return the leaves of an argument's tangent, or raise an error if it does not fit.
 
-    ``origin`` names transformation and function, ``number`` is the argument's.
+    ``origin`` names the transformation and the function, ``number`` is the argument's position.
     """
     if tangent is None:
-        return [None] * len(kinds)
+        return [None] * len(avals)
     argument = f"argument {number}"
     try:
         found = structure.flatten_up_to(tangent)
@@ -163,14 +180,14 @@ def fitted_tangent(
     outside = tree.outside_buffers(structure)
     paths = tree.paths_of(structure)
     checked = []
-    for kind, given, differentiable, path in zip(kinds, found, outside, paths, strict=True):
+    for aval, given, differentiable, path in zip(avals, found, outside, paths, strict=True):
         name = f"{argument}{path and ' at ' + path} of {origin[1]}"
-        if given is not None and not (differentiable and tree.is_inexact(kind)):
+        if given is not None and not (differentiable and tree.is_inexact(aval)):
             raise TypeError(
-                f"fdbr.{origin[0]}: {name} is {describe(kind)} and not differentiated (it must be "
+                f"fdbr.{origin[0]}: {name} is {describe(aval)} and not differentiated (it must be "
                 "floating or complex and outside buffers); its tangent must be None"
             )
-        checked.append(fitted(given, kind, f"fdbr.{origin[0]}: the tangent of {name}"))
+        checked.append(check_cotangent(given, aval, f"fdbr.{origin[0]}: the tangent of {name}"))
     return checked
 
 

@@ -1,4 +1,4 @@
-"""Transformations of functions: short compositions of the engine's parts."""
+"""`vjp`, `grad`, `value_and_grad` and `stop_gradient`."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from fdbr.core.array_modules import array_module, is_locked, owner
 from fdbr.core.tape import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 from fdbr.core.tracer import Tracer, run
 from fdbr.errors.checks import describe, integers, named_as
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.argnums import (
@@ -22,7 +23,7 @@ from fdbr.transforms.argnums import (
     trace_arguments,
     wants_zeros,
 )
-from fdbr.transforms.cotangent_avals import Kind, fitted
+from fdbr.transforms.cotangent_avals import CotangentAval, check_cotangent
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp", "with_gradient"]
 
@@ -30,14 +31,15 @@ Function = Callable[..., Any]
 P = ParamSpec("P")
 
 
+@public("fdbr")
 def stop_gradient(values: Any) -> Any:
-    """The same values, as constants: derivatives do not pass.
+    """Return the same values as constants, through which no derivative flows.
 
     Parameters
     ----------
     values
-        A tree; traced values in it lose every trace that differentiates, and become plain
-        (read-only) arrays where no other transformation is at work.
+        A tree.  Its traced values are freed of every trace that differentiates; without another
+        transformation they become plain, read-only arrays.
 
     >>> import fdbr
     >>> fdbr.grad(lambda x: x * fdbr.stop_gradient(x))(3.0)
@@ -51,13 +53,14 @@ def stop_gradient(values: Any) -> Any:
 def _stopped(value: Any) -> Any:
     found = tracer.stop_gradient(value)
     if isinstance(value, Tracer) and not isinstance(found, Tracer):
-        value._base = "shown by what fdbr.stop_gradient gave"  # which has the same memory
+        value._base = "shown by what fdbr.stop_gradient gave"  # both have the same memory
     return found
 
 
 # --- gradients ----------------------------------------------------------------------
 
 
+@public("fdbr")
 def value_and_grad(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -65,7 +68,7 @@ def value_and_grad(
     *,
     unused: Literal["zeros", "none"] = "zeros",
 ) -> Callable[P, tuple[Any, Any]]:
-    """A function that gives the value of ``f`` and its gradient.
+    """Return a function that computes the value of ``f`` and its gradient.
 
     Parameters
     ----------
@@ -78,24 +81,24 @@ def value_and_grad(
     has_aux
         Whether ``f`` returns further results, which are not differentiated.
     unused
-        What is the gradient of a leaf on which the value of this run does not depend:
-        ``"zeros"``, or ``"none"`` for `None`, by which optimizers pass: with zeros, the moments
-        of Adam go on moving it.
+        The gradient of a leaf that the value does not depend on in this run: ``"zeros"``, or
+        ``"none"`` for `None`.  Optimizers leave leaves with the gradient `None` unchanged; with
+        zeros, Adam's moments would continue to move them.
 
     Returns
     -------
     function
-        ``(value, gradient)``, or ``((value, aux), gradient)``.  The gradient has the
-        structure of the argument, and each leaf its shape and dtype; it is `None` for leaves
-        that are constants.  It is a tuple of gradients if ``argnums`` is a sequence.
+        It returns ``(value, gradient)``, or ``((value, aux), gradient)``.  The gradient has the
+        structure of the argument, and its leaves have the shapes and dtypes of the argument's; it
+        is `None` for constant leaves.  It is a tuple of gradients if ``argnums`` is a sequence.
 
     Raises
     ------
     TypeError
-        When the result of ``f`` is no real floating scalar, or an argument has no leaf to
+        If the result of ``f`` is not a real floating scalar, or an argument has no leaf to
         differentiate.
     ValueError
-        If ``unused`` is neither of the two.
+        If ``unused`` is neither ``"zeros"`` nor ``"none"``.
 
     >>> import fdbr
     >>> fdbr.value_and_grad(lambda x: x**3)(2.0)
@@ -106,6 +109,7 @@ def value_and_grad(
     return with_gradient(f, argnums, has_aux, unused, "value_and_grad")
 
 
+@public("fdbr")
 def grad(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -113,9 +117,9 @@ def grad(
     *,
     unused: Literal["zeros", "none"] = "zeros",
 ) -> Callable[P, Any]:
-    """A function that gives the gradient of ``f``; see `value_and_grad`.
+    """Return a function that computes the gradient of ``f``; see `value_and_grad`.
 
-    With ``has_aux`` it gives ``(gradient, aux)``.
+    With ``has_aux`` it returns ``(gradient, aux)``.
 
     >>> import fdbr, numpy as np
     >>> fdbr.grad(lambda x: np.sum(np.tanh(x)))(np.zeros(2))
@@ -132,11 +136,11 @@ def with_gradient(
     has_aux: bool,
     unused: str,
     name: str,
-    slopes: Callable[[list[tuple[Node, Any]], list[Inputs]], list[Any]] | None = None,
+    gradients_of: Callable[[list[tuple[Node, Any]], list[Inputs]], list[Any]] | None = None,
 ) -> Function:
-    """`value_and_grad`, or `grad`, by its ``name``.
+    """Implement `value_and_grad` and `grad`, as ``name`` says.
 
-    ``slopes(roots, inputs)`` runs backward and gives the gradients, where that is not as usual.
+    ``gradients_of(roots, inputs)`` replaces the usual backward pass and returns the gradients.
     """
     if not callable(f):
         raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
@@ -151,7 +155,7 @@ def with_gradient(
         trace = ReverseTrace(name, f)
         inputs, traced = trace_arguments(trace, args, argnums)
         out = run(trace, f, *traced, **kwargs)
-        del traced  # what backward has visited is to be freed
+        del traced  # the backward pass frees what it has visited
         aux = None
         if has_aux:
             out, aux = pair(out, trace)
@@ -165,18 +169,18 @@ def with_gradient(
             roots += ends(trace.awaited)
             trace.awaited = None
         del out
-        if slopes is not None:
-            found = slopes(roots, inputs)
-            slope = found[0] if single else tuple(found)
+        if gradients_of is not None:
+            found = gradients_of(roots, inputs)
+            gradient = found[0] if single else tuple(found)
         else:
             cotangents = backward(roots)
             if single:
-                slope = inputs[0].gradient(cotangents, zeros=zeros)
+                gradient = inputs[0].gradient(cotangents, zeros=zeros)
             else:
-                slope = tuple([one.gradient(cotangents, zeros=zeros) for one in inputs])
+                gradient = tuple([one.gradient(cotangents, zeros=zeros) for one in inputs])
         if with_value:
-            return ((value, aux), slope) if has_aux else (value, slope)
-        return (slope, aux) if has_aux else slope
+            return ((value, aux), gradient) if has_aux else (value, gradient)
+        return (gradient, aux) if has_aux else gradient
 
     return value_and_gradient
 
@@ -211,10 +215,10 @@ def _one(value: Any) -> Any:
 
 
 class Pullback:
-    """The gradient closure of one run of a function: cotangents of outputs to inputs.
+    """The gradient closure of one run of a function: it maps cotangents of outputs to inputs.
 
-    It holds what the rules on the tape need and can be called any number of times, from any
-    thread, with the same answer.
+    It keeps the arrays that the rules on the tape need.  It can be called any number of times, from
+    any thread, and always returns the same result for the same cotangent.
     """
 
     __slots__ = ("_awaited", "_ends", "_inputs", "_name", "_structure", "_zeros")
@@ -223,34 +227,36 @@ class Pullback:
         self,
         name: str,
         inputs: list[Inputs],
-        ends: list[tuple[Node | None, Kind]],
+        ends: list[tuple[Node | None, CotangentAval]],
         structure: tree.Structure | None,
         zeros: bool,
         awaited: Sequence[Awaited] | None = None,
     ) -> None:
         self._name = name
         self._inputs = inputs
-        self._ends = ends  # of each leaf of the output its node, if it has one, and its kind
+        self._ends = ends  # for each output leaf its tape entry, if any, and its aval
         self._structure = structure  # None: the output is a leaf
         self._zeros = zeros
-        self._awaited = awaited  # what is visited in every call
+        self._awaited = awaited  # entries that every backward pass visits
 
     def __call__(self, cotangent: Any, /) -> tuple[Any, ...]:
-        """The cotangents of the primals, one a primal.
+        """Return the cotangents of the primals, one for each.
 
         Parameters
         ----------
         cotangent
-            A tree of the output's structure: each leaf of the shape and dtype of the output's
-            (a Python number will do for a scalar), or `None`, which counts as zero.
+            A tree of the output's structure.  Each leaf has the shape and dtype of the output's
+            leaf, or is `None` for zero; for a scalar it may be a Python number.
         """
         seeds = self._leaves(cotangent)
         roots = []
         theirs = set()
-        for i, (node, kind) in enumerate(self._ends):
+        for i, (node, aval) in enumerate(self._ends):
             seed = seeds[i]
-            if type(seed) is not np.ndarray or seed.shape != kind.shape or seed.dtype != kind.dtype:
-                seed = seeds[i] = fitted(seed, kind, _Place(self._name, self._structure, i))
+            if type(seed) is not np.ndarray or seed.shape != aval.shape or seed.dtype != aval.dtype:
+                seed = seeds[i] = check_cotangent(
+                    seed, aval, _LeafName(self._name, self._structure, i)
+                )
             if node is not None and seed is not None:
                 roots.append((node, seed))
                 if not is_locked(seed):
@@ -275,8 +281,8 @@ class Pullback:
         return f"<pullback of {self._name}>"
 
 
-class _Place:
-    """The name of an output leaf's cotangent in messages, found only when it is needed."""
+class _LeafName:
+    """The name of an output leaf's cotangent in messages, computed only if a message needs it."""
 
     __slots__ = ("_name", "_number", "_structure")
 
@@ -290,6 +296,7 @@ class _Place:
         return f"fdbr.vjp: the cotangent of {self._name}{path and ' at ' + path}"
 
 
+@public("fdbr")
 def vjp(
     f: Function,
     /,
@@ -297,7 +304,7 @@ def vjp(
     has_aux: bool = False,
     unused: Literal["zeros", "none"] = "zeros",
 ) -> Any:
-    """The value of a function and its pullback: the product of cotangents with its Jacobian.
+    """Return the value of a function and its pullback, which multiplies cotangents by its Jacobian.
 
     Parameters
     ----------
@@ -308,8 +315,8 @@ def vjp(
         The arguments.  Leaves that are not floating or complex, or lie in a `buffer` field,
         are constants, with `None` for their cotangent.
     unused
-        What the pullback gives for leaves that did not enter what it has cotangents of:
-        ``"zeros"``, or ``"none"`` for `None`.
+        The cotangent of leaves that the output does not depend on: ``"zeros"``, or ``"none"`` for
+        `None`.
 
     Returns
     -------
@@ -355,7 +362,7 @@ def vjp(
     for leaf in leaves:
         value = lower(trace, leaf)
         outs.append(value)
-        nodes.append((None if value is leaf else leaf.node, Kind(value)))
+        nodes.append((None if value is leaf else leaf.node, CotangentAval(value)))
     pullback = Pullback(trace.origin[1], inputs, nodes, structure, zeros, trace.awaited)
     value = outs[0] if structure is None else tree.unflatten(structure, outs)
     return (value, pullback, aux) if has_aux else (value, pullback)

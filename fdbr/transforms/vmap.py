@@ -9,10 +9,11 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.core.array_modules import is_array, lock, on_device, protect, several, to_numpy
 from fdbr.core.effects import refusing_effects
-from fdbr.core.ownership import release
+from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
 from fdbr.errors.checks import describe, index, integer, name_of, named_as
+from fdbr.errors.public import public
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms import harvest
 from fdbr.transforms.vmap_divergence import SubBatch, join, summarize_truths, take_examples
@@ -144,6 +145,18 @@ class BatchTrace(Trace):
             return tuple(BatchTracer(self, part) for part in out)
         return BatchTracer(self, out)
 
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.batch is None:
+            raise primitive.missing(self)
+        outs, batched = primitive.batch(self, *self.unwrap(operands), **params)
+        return tuple(
+            BatchTracer(self, out) if one else publish(self, out)
+            for out, one in zip(outs, batched, strict=True)
+        )
+
+    def unwrap(self, operands: Sequence[Any]) -> tuple[list[Any], list[bool]]:
+        return super().unwrap([self.own(leaf) for leaf in operands])
+
     def lower(self, tracer: Tracer) -> Any:
         below = stop_gradient(tracer.value)
         return tracer if below is tracer.value else BatchTracer(self, below)
@@ -219,6 +232,7 @@ def _outcomes(values: Any, size: int, kind: Any) -> list[Any]:
     return [kind(value) for value in each]
 
 
+@public("fdbr")
 def vmap(
     f: Callable[P, R],
     in_axes: Any = 0,

@@ -9,25 +9,18 @@ differentiated is `None`, and `map` passes a `None` of its first tree by; in sum
 as zero.
 """
 
+import typing
+
+from fdbr.errors.public import public
+from fdbr.pytrees import structure as structures
 from fdbr.pytrees.classes import FrozenError, buffer, frozen, static
 from fdbr.pytrees.structure import (
     Structure,
     broadcast_prefix,
-    combine,
-    flatten,
     flatten_up_to,
     is_inexact,
-    leaves,
-    map,
     outside_buffers,
-    partition,
-    paths,
     paths_of,
-    replace,
-    size,
-    structure,
-    trainable,
-    unflatten,
 )
 from fdbr.tree.arithmetic import (
     add,
@@ -74,3 +67,21 @@ __all__ = [
     "zeros_like",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+
+# Pytrees lie below `fdbr.errors`, and the engine takes trees apart without explanations of errors,
+# which take time: so their functions are declared public here.
+combine = public("fdbr.tree")(structures.combine)
+flatten = public("fdbr.tree")(structures.flatten)
+leaves = public("fdbr.tree")(structures.leaves)
+map = public("fdbr.tree")(structures.map)
+partition = public("fdbr.tree")(structures.partition)
+paths = public("fdbr.tree")(structures.paths)
+replace = public("fdbr.tree")(structures.replace)
+size = public("fdbr.tree")(structures.size)
+structure = public("fdbr.tree")(structures.structure)
+trainable = public("fdbr.tree")(structures.trainable)
+unflatten = public("fdbr.tree")(structures.unflatten)
+if not typing.TYPE_CHECKING:  # type checkers know what these do to a class by their definitions
+    buffer = public("fdbr")(buffer)
+    frozen = public("fdbr")(frozen)
+    static = public("fdbr")(static)

@@ -15,6 +15,7 @@ from fdbr import ops
 from fdbr.core.array_modules import is_array, lock
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.structure import flatten, paths_of, rows_of, unflatten
 
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.tree")
 def add(x: Any, y: Any, /) -> Any:
     """The sum of two trees, leaf by leaf.
 
@@ -60,6 +62,7 @@ def add(x: Any, y: Any, /) -> Any:
     return _pairwise("add", lambda a, b: a + b, x, y, lambda a: a, lambda b: b)
 
 
+@public("fdbr.tree")
 def subtract(x: Any, y: Any, /) -> Any:
     """The difference of two trees, leaf by leaf.  Parameters and errors are those of `add`.
 
@@ -69,6 +72,7 @@ def subtract(x: Any, y: Any, /) -> Any:
     return _pairwise("subtract", lambda a, b: a - b, x, y, lambda a: a, lambda b: -b)
 
 
+@public("fdbr.tree")
 def multiply(x: Any, y: Any, /) -> Any:
     """The product of two trees, leaf by leaf; `None` where one of them is.
 
@@ -80,6 +84,7 @@ def multiply(x: Any, y: Any, /) -> Any:
     return _pairwise("multiply", lambda a, b: a * b, x, y, _nothing, _nothing)
 
 
+@public("fdbr.tree")
 def divide(x: Any, y: Any, /) -> Any:
     """The quotient of two trees, leaf by leaf; `None` where one of them is.
 
@@ -91,6 +96,7 @@ def divide(x: Any, y: Any, /) -> Any:
     return _pairwise("divide", lambda a, b: a / b, x, y, _nothing, _nothing)
 
 
+@public("fdbr.tree")
 def scale(scalar: Any, tree: Any, /) -> Any:
     """A tree times a number.
 
@@ -119,6 +125,7 @@ def scale(scalar: Any, tree: Any, /) -> Any:
     return _leafwise("scale", lambda leaf: _times(scalar, leaf), tree)
 
 
+@public("fdbr.tree")
 def axpy(a: Any, x: Any, y: Any, /) -> Any:
     """``a * x + y``, for a number and two trees: a step from ``y`` along ``x``.
 
@@ -138,6 +145,7 @@ def axpy(a: Any, x: Any, y: Any, /) -> Any:
     )
 
 
+@public("fdbr.tree")
 def dot(x: Any, y: Any, /) -> Any:
     """The inner product of two trees: the sum of all products of their elements.
 
@@ -166,6 +174,7 @@ def dot(x: Any, y: Any, /) -> Any:
     return _total(terms)
 
 
+@public("fdbr.tree")
 def norm(tree: Any, /, ord: float = 2) -> Any:
     """The norm of a tree: that of the vector of all its elements.
 
@@ -199,6 +208,7 @@ def norm(tree: Any, /, ord: float = 2) -> Any:
     return ops.linalg.vector_norm(ops.stack(norms), ord=ord)
 
 
+@public("fdbr.tree")
 def zeros_like(tree: Any, /) -> Any:
     """Zeros in the shapes and dtypes of a tree's leaves.
 
@@ -208,6 +218,7 @@ def zeros_like(tree: Any, /) -> Any:
     return _leafwise("zeros_like", lambda leaf: _full(leaf, 0), tree)
 
 
+@public("fdbr.tree")
 def ones_like(tree: Any, /) -> Any:
     """Ones in the shapes and dtypes of a tree's leaves.
 
@@ -217,6 +228,7 @@ def ones_like(tree: Any, /) -> Any:
     return _leafwise("ones_like", lambda leaf: _full(leaf, 1), tree)
 
 
+@public("fdbr.tree")
 def full_like(tree: Any, value: Any, /) -> Any:
     """A number in the shapes and dtypes of a tree's leaves.
 

@@ -10,12 +10,14 @@ from fdbr import ops
 from fdbr.core.array_modules import is_array, lock, protect
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.structure import Structure, flatten, is_inexact, outside_buffers, unflatten
 
 __all__ = ["ravel"]
 
 
+@public("fdbr.tree")
 def ravel(tree: Any, /) -> tuple[Any, Callable[[Any], Any]]:
     """The elements of a tree in one vector, and the function that takes such a vector back.
 

@@ -29,10 +29,10 @@ class Interpreter(Backend):
         return kind.is_number or kind.is_scalar or kind.module is self.module
 
     def is_elementwise(self, step):
-        return step.primitive.elementwise
+        return step.primitive.facts.elementwise
 
     def is_total(self, step):
-        return step.primitive.elementwise
+        return step.primitive.facts.elementwise
 
     def can_fold(self, kind):
         return kind.dtype.kind == "f"
@@ -103,7 +103,7 @@ def test_what_is_asked_of_the_back_end_decides_what_is_fused(interpreter):
     fdbr.jit(f, reproducible=True)(*given)
     (kernel,) = interpreter.kernels
     assert [step.primitive.name for step in kernel.steps] == ["sin", "multiply"]
-    interpreter.is_small = lambda step: step.primitive.elementwise
+    interpreter.is_small = lambda step: step.primitive.facts.elementwise
     fdbr.jit(lambda x: ops.exp(ops.cos(ops.sin(ops.sin(x)))), reproducible=True)(given[0])
     assert isinstance(interpreter.programs[-1].steps[-1], Small)
 

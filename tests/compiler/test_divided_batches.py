@@ -9,7 +9,7 @@ from transforms.test_control_flow import SMOOTH
 import fdbr
 from compiler.comparing import ULPS, assert_same, optimised, plainly
 from fdbr import debug, ops
-from fdbr.compiler.engine.budget import ANY, Budget
+from fdbr.compiler.engine.budget import UNLIMITED, Budget
 from fdbr.testing import assert_allclose
 
 FORMS = {
@@ -180,7 +180,7 @@ QUESTIONS = {
     batches=st.lists(
         st.lists(st.integers(-3, 3).map(float), min_size=4, max_size=4), min_size=1, max_size=3
     ),
-    limit=st.sampled_from([ANY]) | st.integers(1, 60),
+    limit=st.sampled_from([UNLIMITED]) | st.integers(1, 60),
 )
 def test_each_question_has_its_own_answer(form, questions, constants, batches, limit):
     """Also where some are about constants, and where the capture is cut off among them."""

@@ -343,7 +343,7 @@ def test_the_report_says_what_was_recorded_and_why():
     report = f.report()
     text = str(report)
     assert text.splitlines()[0].endswith("f: 2 traces")
-    assert "for float64[3], the first call with arguments of these kinds" in text
+    assert "for float64[3], the first call with arguments of this signature" in text
     assert "guard 0 was False for the first time" in text
     assert "replayed 2 times" in text
     assert report.eager == 0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import fdbr
 from compiler.recorded import assert_same, recorded, results
 from fdbr import ops, tree
+from fdbr.compiler.capture import loop_states, tracers
 from fdbr.compiler.ir.check import check
 from fdbr.compiler.ir.loops import loops
 from fdbr.compiler.passes.roll_loops import roll_loops
@@ -47,6 +48,20 @@ def one_after_the_other(x: Any) -> Any:
     return x * y
 
 
+def halved_while_even(x: Any) -> Any:
+    while x % 2 == 0:
+        x = x / 2
+    return x
+
+
+def counted_to_an_end(x: Any) -> Any:
+    end = x * 0 + 3
+    x = x // 1
+    while x != end:
+        x = x - (x > end) + (x < end)
+    return x
+
+
 STARTS = [2.0, 7.0, 1.1, 300.0, 3.3, 1e4, 0.3, 50.0, 0.7, 5.0, 1e6, 1e5, 17.0, 1234.0]
 
 
@@ -56,7 +71,27 @@ def test_few_traces_hold_for_all_numbers_of_turns(f: Any) -> None:
     for x in map(np.float64, STARTS):
         np.testing.assert_allclose(jitted(x), f(x), rtol=1e-12)
     assert len(jitted.report().traces) <= 4
-    assert "any number of turns" in str(jitted.programs()[0])
+    assert "any number of iterations" in str(jitted.programs()[0])
+
+
+@pytest.mark.parametrize("f", [halved_while_even, counted_to_an_end])
+def test_a_loop_that_ends_by_an_equality_holds_for_all_numbers_of_turns(f: Any) -> None:
+    jitted = fdbr.jit(f)
+    for x in map(np.float64, (64.0, 24.0, 256.0, 5.0, 40.0)):
+        assert jitted(x) == f(x)
+    assert len(jitted.report().traces) <= 3
+    assert "any number of iterations" in str(jitted.programs()[0])
+
+
+def test_a_report_says_that_branches_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loop_states.branches_are_read()
+    monkeypatch.setattr(loop_states, "_branch_at", lambda code, place: 0)
+    monkeypatch.setattr(tracers, "branches_are_read", lambda: False)
+    jitted = fdbr.jit(newton)
+    for x in map(np.float64, (2.0, 7.0, 300.0)):
+        np.testing.assert_allclose(jitted(x), newton(x), rtol=1e-12)
+    assert "how this version of Python branches" in str(jitted.report())
+    assert "any number of iterations" not in str(jitted.programs()[0])
 
 
 @given(st.floats(0.01, 1e8), st.floats(0.01, 1e8))
@@ -165,6 +200,57 @@ def with_the_value_before(x: Any) -> Any:
         x = x / 2
         before, a = a, x * 3
     return x + before
+
+
+def with_lists_of_equals(x: Any) -> Any:
+    zero = 0 * x
+    while [zero, x // 100 * 0, zero + x // 100] != [zero, zero, zero]:
+        x = x - 30
+    return x
+
+
+def with_equal_lists(x: Any) -> Any:
+    while [x // 1e6, 0 * x, x // 1e5] == [0 * x, 0 * x, 0 * x]:
+        x = 3 * x + 1
+    return x
+
+
+def with_pairs_in_order(x: Any) -> Any:
+    zero = 0 * x
+    while (zero, zero, x) > (zero, zero, zero + 1):
+        x = x / 2
+    return x
+
+
+class Near:
+    """A number that is equal to those near it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: Any) -> Any:
+        return abs(self.value - other.value) < 1.0
+
+    def __lt__(self, other: Any) -> Any:
+        return self.value < other.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def with_near_numbers_in_order(x: Any) -> Any:
+    while [Near(0 * x), Near(x // 50), Near(1 + 0 * x)] < [Near(0 * x), Near(0 * x), Near(x)]:
+        x = x / 2
+    return x
+
+
+@pytest.mark.parametrize(
+    "f", [with_lists_of_equals, with_equal_lists, with_pairs_in_order, with_near_numbers_in_order]
+)
+@pytest.mark.parametrize("transform", [lambda f: f, fdbr.grad])
+def test_containers_compare_their_elements_as_without_jit(f: Any, transform: Any) -> None:
+    jitted = fdbr.jit(transform(f))
+    for x in map(np.float64, (300.0, 3.0, 99.0, 100.0, 2e4)):
+        np.testing.assert_allclose(jitted(x), transform(f)(x), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,8 @@ def test_a_loop_whose_body_decides_is_recorded_turn_by_turn_and_the_report_says_
         for _ in range(2):
             assert_allclose(jitted(xs), f(xs))
     assert len(jitted.report().traces) == 2
-    assert "fdbr.scan is traced turn by turn: its body asks for bool()" in str(jitted.report())
+    why = "fdbr.scan is traced iteration by iteration: its body asks for bool()"
+    assert why in str(jitted.report())
 
 
 @pytest.mark.parametrize("what", ["the carry", "what is around"])
@@ -113,7 +114,7 @@ def test_effects_in_a_body_are_had_at_every_turn_of_every_call(what):
     for count in (1, 2, 3):
         assert jitted(0.5, np.array([1.0, 2.0])) == 1.5
         assert seen == ([0.0, 1.0] if what == "the carry" else [0.5, 0.5]) * count
-    assert "its body has an effect" in str(jitted.report())
+    assert "its body has a side effect" in str(jitted.report())
 
 
 def test_stop_gradient_and_stated_derivatives_hold_within_a_body():
@@ -333,7 +334,7 @@ def test_a_condition_that_decides_is_recorded_turn_by_turn():
     f = lambda x: fdbr.while_loop(lambda v: v > 1 and v < 100, lambda v: v / 2, x)
     jitted = fdbr.jit(f)
     assert [jitted(x) for x in (8.0, 1000.0, 8.0)] == [1.0, 1000.0, 1.0]
-    assert "fdbr.while_loop is traced turn by turn" in str(jitted.report())
+    assert "fdbr.while_loop is traced iteration by iteration" in str(jitted.report())
 
 
 @pytest.mark.parametrize("how", ["value", "gradient"])

@@ -11,8 +11,8 @@ import pytest
 
 import fdbr
 from fdbr import debug, nn, ops
-from fdbr.debug.installing import observing
 from fdbr.debug.observing import Observer, place, run
+from fdbr.debug.watching import observing
 from fdbr.ops.declare import elementwise
 
 

@@ -341,4 +341,4 @@ def test_who_has_an_extreme_value_is_decided_when_the_ranks_meet():
 
 def test_every_collective_is_a_step_of_a_program():
     without = {"barrier", "maximum_of_shards"}  # which have no derivative
-    assert set(primitives._primitives) == set(primitives._TRANSPOSES) | without
+    assert set(primitives._PRIMITIVES) == set(primitives._TRANSPOSES) | without

@@ -199,6 +199,7 @@ TRIED: dict[str, list[Any]] = {
     "default": [3.0],
     "deg": [True],
     "density": [True],
+    "descending": [True, False],
     "device": ["cpu", None],
     "discont": [3.5],
     "dtype": [np.float32, np.float64, np.complex128, int],

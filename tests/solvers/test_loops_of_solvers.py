@@ -106,7 +106,7 @@ def test_no_solver_calls_the_host_in_a_jitted_function(monkeypatch):
     fdbr.jit(fdbr.value_and_grad(loss))(0.9)
     report = fdbr.jit(lambda b: ops.linalg.cg(lambda v: 2 * v, b)[0])
     report(np.ones(3))
-    assert "turn by turn" not in str(report.report())
+    assert "iteration by iteration" not in str(report.report())
 
 
 def test_functions_that_decide_on_values_are_solved_all_the_same():

@@ -214,7 +214,7 @@ def test_a_state_that_was_given_up_is_missed_without_hiding_the_error(tmp_path):
     reports = train.fit(failing, {"w": np.ones(3)}, batches(), epochs=2)
     with pytest.raises(ZeroDivisionError, match="the step") as caught:
         list(train.pipe(reports, train.snapshot(tmp_path, train.every(iterations=3))))
-    assert "given up to the jitted function" in caught.value.__notes__[0]
+    assert "donated to the jitted function" in caught.value.__notes__[0]
     assert iterations(tmp_path) == [3]
 
 

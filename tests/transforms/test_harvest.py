@@ -175,7 +175,7 @@ def test_harvests_nest_and_the_inner_one_keeps_what_it_finds():
     assert fdbr.harvest(f)(1.0) == (2.0, {"b": 2.0})
 
 
-def test_examples_that_take_different_ways_give_their_marks_in_order():
+def test_examples_that_take_different_paths_give_their_marks_in_order():
     def f(x):
         return fdbr.mark("y", x * 2 if x > 0 else x - 1)
 
@@ -183,12 +183,12 @@ def test_examples_that_take_different_ways_give_their_marks_in_order():
     assert marks["y"].tolist() == [2.0, -2.0, 4.0]
 
 
-def test_cotangents_of_examples_that_take_different_ways_are_refused():
+def test_cotangents_of_examples_that_take_different_paths_are_refused():
     def f(x):
         return fdbr.mark("y", x * 2 if x > 0 else x - 1)
 
     summed = fdbr.grad(lambda x: ops.sum(fdbr.vmap(f)(x)))
-    with pytest.raises(ValueError, match="take different ways"):
+    with pytest.raises(ValueError, match="take different paths"):
         fdbr.harvest(summed, cotangents=True)(np.array([1.0, -1.0]))
     each = fdbr.harvest(fdbr.vmap(fdbr.grad(f)), cotangents=True)(np.array([1.0, -1.0]))
     assert each[2]["y"].tolist() == [1.0, 1.0]
@@ -240,7 +240,7 @@ def test_a_mark_in_a_while_loop_is_refused_only_where_it_is_collected():
 
 
 def test_cotangents_for_each_row_of_a_jacobian_are_refused():
-    with pytest.raises(ValueError, match=r"stands for many values in fdbr\.vmap"):
+    with pytest.raises(ValueError, match=r"represents many values in fdbr\.vmap"):
         fdbr.harvest(fdbr.jacrev(lambda x: fdbr.mark("y", x * 2)), cotangents=True)(X[0])
 
 

@@ -1,1 +1,1 @@
-"""The CPU: programs as functions of Python that call NumPy and compiled kernels."""
+"""The CPU back end: programs as Python functions that call NumPy and compiled kernels."""

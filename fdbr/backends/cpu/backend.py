@@ -1,4 +1,4 @@
-"""The CPU as passes see it: what its kernels can do, and what they cost."""
+"""The CPU as passes see it: which steps its kernels can compute, and their costs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -24,11 +24,11 @@ from fdbr.core.primitive import Primitive
 __all__ = ["CPU"]
 
 _TYPES = frozenset({np.ndarray, np.float32, np.float64, np.bool_, np.int64, float, int})
-_SLOW = 8  # additions that an element costs, from which on a kernel pays for one operation
+_SLOW = 8  # cost of an operation, in additions, from which on a kernel for it alone pays
 
 
 class _Cpu(Backend):
-    """NumPy's arrays: by NumPy, and by kernels that LLVM compiles."""
+    """The back end of NumPy arrays: NumPy, and kernels compiled by LLVM."""
 
     def holds(self, kind: Kind) -> bool:
         return kind.type in _TYPES and kind.dtype in formulas.CODES

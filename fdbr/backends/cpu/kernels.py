@@ -1,19 +1,15 @@
-"""Kernels: loops over large arrays, compiled to machine code.
+"""Kernels for eager mode: loops over large arrays, compiled to machine code.
 
-NumPy makes a pass over memory for each function, on one thread.  A kernel does all that an
-operation does to an element, or to a row, at once: with vectors, and on all threads.
+NumPy makes a pass over memory for each function, on one thread.  A kernel computes a whole
+operation for an element, or for a row, in one pass: with vectors, and on all threads.
 
-- `expressions`: what is computed for each element
-- `functions`: the array module of such expressions
-- `incomplete`: functions that are NaN where their formulas do not hold
-- `loops`, `folds`: LLVM's language for them, without and with reductions
-- `machine`: from there to machine code, which is kept on disk
-- `pool`: threads
-- `calling`, `reducing`: all of it for arrays
-- `windows`, `pooling`: convolutions, and the largest elements of windows
-- `stepping`: steps of recurrences, with their products
-- `values`, `lanes`, `rows`: kernels of matrices, side by side or one after the other
-- `eliminating`, `factoring`, `by_rows`, `lapack`, `matrices`: linear algebra
+- `fdbr.core.expr`: expressions of what is computed for each element
+- `codegen.math.functions`: the array module of such expressions
+- `codegen.math.incomplete`: functions whose formulas hold for some operands only, and are NaN
+  elsewhere
+- `codegen`: from expressions to LLVM's language, with vectors
+- `runtime`: machine code, its cache on disk, and threads
+- `library`: convolutions, pooling, recurrences, reductions and small linear algebra
 """
 
 from fdbr.backends.cpu.codegen.eager_kernels import LEAST, converted, elementwise

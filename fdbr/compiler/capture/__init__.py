@@ -1,1 +1,1 @@
-"""Capture: from a run of a function to a program, and to all that the program depends on."""
+"""Capture: from a run of a function to a program, and to everything that the program depends on."""

@@ -1,7 +1,7 @@
-"""Trees in source: expressions that reach the parts of a tree.
+"""Generation of expressions that reach the parts of a tree.
 
-What is done with the arguments of every call is made from source for their structure, for walking
-over a tree takes longer than most of what is done there.
+The arguments of every call are read by code generated for their tree structure, because a generic
+walk over the tree would take longer than the rest of the call.
 """
 
 import collections
@@ -21,31 +21,31 @@ _INDEXED = (tuple, list, dict, collections.OrderedDict, collections.defaultdict)
 
 
 class Scope(dict[str, Any]):
-    """The names that source refers to, and what they stand for."""
+    """The global names of generated source, with their values."""
 
     def name(self, value: Any) -> str:
-        """A name for a value."""
+        """Return a name for a value."""
         name = f"_{id(value):x}"
         self[name] = value
         return name
 
     def text(self, value: Any) -> str:
-        """An expression for a value that equals it."""
+        """Return an expression that equals a value."""
         return repr(value) if type(value) in (int, str) else self.name(value)
 
 
 def is_leaf(value: Any) -> bool:
-    """Whether a value is a leaf of a tree; `None` is none."""
+    """Return whether a value is a leaf of a tree; `None` is a node without children."""
     return optree.tree_is_leaf(value, namespace=NAMESPACE)
 
 
 def one_level(node: Any) -> Any:
-    """The children of a node, what else it is made of, their entries, and what makes it again."""
+    """Return a node's children, its auxiliary data, its entries, and the function to rebuild it."""
     return optree.tree_flatten_one_level(node, namespace=NAMESPACE)
 
 
 def children(node: Any, at: str, scope: Scope) -> list[tuple[str, Any]]:
-    """The children of a node in order, each with an expression; ``at`` is that of the node."""
+    """Return the children of a node, each with an expression; ``at`` is the node's expression."""
     found, _, entries, _ = one_level(node)
     kind = type(node)
     if (fields := fields_of(kind)) is not None:
@@ -59,10 +59,10 @@ def children(node: Any, at: str, scope: Scope) -> list[tuple[str, Any]]:
 
 
 def details(node: Any, at: str, scope: Scope) -> Iterator[str]:
-    """Expressions for what a tree's structure is beyond what `optree` compares.
+    """Yield expressions for the properties of a tree that optree does not compare.
 
-    To it, dicts are the same in whatever order, and static values if they are equal, as 1, 1.0
-    and ``True`` are.  A function may tell them apart.
+    optree ignores the order of dicts, and the types of equal static values such as 1, 1.0 and
+    ``True``.  A function can tell them apart.
     """
     if node is None or is_leaf(node):
         return
@@ -80,23 +80,23 @@ def details(node: Any, at: str, scope: Scope) -> Iterator[str]:
 
 
 def exact(value: Any) -> Any:
-    """A key that equals another value's only if both are the same in value and type."""
+    """Return a key that equals another value's only if both have the same value and type."""
     kind = type(value)
     if issubclass(kind, float | complex | np.generic):
-        return kind, repr(value)  # -0.0 is not 0.0, and NaN is NaN
+        return kind, repr(value)  # distinguishes -0.0 from 0.0, and equates NaN with NaN
     if issubclass(kind, tuple):
         return kind, tuple(map(exact, value))
     if issubclass(kind, frozenset):
         return kind, frozenset(map(exact, value))
-    if kind is slice:  # slices have had a hash since Python 3.12 only
+    if kind is slice:  # slices are hashable only since Python 3.12
         return kind, exact((value.start, value.stop, value.step))
     return kind, held_weakly(value) or value
 
 
 def held_weakly(value: Any) -> Any:
-    """A weak reference to an object that equals none but itself; `None` for others.
+    """Return a weak reference to an object that equals only itself; `None` for other values.
 
-    Nothing that is remembered of calls keeps such an object, as that of a jitted method.
+    Caches must not keep such an object alive, for example the instance of a jitted method.
     """
     kind = type(value)
     if kind.__eq__ is not object.__eq__ or kind.__hash__ is not object.__hash__:

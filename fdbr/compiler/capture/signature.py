@@ -1,4 +1,4 @@
-"""Arguments taken apart, and their kinds: what a program is looked up by."""
+"""Flattening of arguments, and their signature: the key that programs are looked up by."""
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -18,27 +18,27 @@ __all__ = [
     "is_untouched",
     "nodes",
     "paths",
-    "put_together",
+    "unflatten_arguments",
     "sign",
-    "taken_apart",
+    "flatten_arguments",
 ]
 
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
-"""Readers of the details of arguments, by structure."""
+"""A compiled function that reads what a tree structure says beyond `optree`; see `details`."""
 
-_MOST = 1024  # readers
+_MOST = 1024  # readers; bounds the memory if structures keep changing
 _numbers = frozenset({int, float, complex})
 _plain = frozenset({int, float, complex, np.ndarray})
 
 
-def taken_apart(
+def flatten_arguments(
     args: tuple[Any, ...], kwargs: dict[str, Any], readers: dict[Any, Reader]
 ) -> tuple[list[Any], Any]:
-    """The leaves of arguments, and their structure.
+    """Return the leaves of arguments, and their structure.
 
-    Where all are positional, and arrays or numbers, their number is the structure: that is
-    quickly told.  Else it is what `optree` calls so, and details, which ``readers`` read: those
-    of structures that were met.
+    If all are positional, and arrays or numbers, their count is the structure, which is fast to
+    find.  Otherwise the structure is optree's, together with details that ``readers`` read; a
+    reader is compiled for each new structure.
     """
     if not kwargs:
         for arg in args:
@@ -64,32 +64,34 @@ def _reader(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reader:
     return read
 
 
-def put_together(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of that structure and those leaves: the inverse of `taken_apart`."""
+def unflatten_arguments(
+    structure: Any, leaves: Sequence[Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a structure with some leaves: the inverse of `flatten_arguments`."""
     return (tuple(leaves), {}) if type(structure) is int else tree.unflatten(structure[0], leaves)
 
 
 def contents(structure: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The containers in the arguments, to see later whether something was assigned into them."""
+    """Return the containers in the arguments, to detect later mutation of them."""
     return None if type(structure) is int else tree.flatten((args, kwargs))
 
 
 def is_untouched(before: Any, after: Any) -> bool:
-    """Whether arguments are made of what they were made of."""
+    """Return whether arguments still have the same containers and leaves."""
     if before is None:
         return True
     return bool(before[1] == after[1]) and all(map(operator.is_, before[0], after[0]))
 
 
 def paths(structure: Any) -> list[str]:
-    """The path to each leaf of arguments, for messages."""
+    """Return the path to each leaf of arguments, for messages."""
     if type(structure) is int:
         return [f"[0][{i}]" for i in range(structure)]
     return tree.paths_of(structure[0])
 
 
 def nodes(values: Any) -> Iterator[Any]:
-    """The nodes of a tree."""
+    """Yield the nodes of a tree."""
     if not is_leaf(values):
         yield values
         for child in one_level(values)[0]:
@@ -97,7 +99,7 @@ def nodes(values: Any) -> Iterator[Any]:
 
 
 def sign(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], bool]:
-    """The signature of arguments, and whether there are traced values among them."""
+    """Return the signature of arguments, and whether any of them is traced."""
     signature: list[Any] = [structure]
     traced = False
     for leaf in leaves:
@@ -106,7 +108,7 @@ def sign(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], bool]:
             signature += (leaf.shape, leaf.dtype)
         elif kind in _numbers:
             signature.append(kind)
-        elif issubclass(kind, Tracer):  # without asking the leaf for its class, which may lie
+        elif issubclass(kind, Tracer):  # not `isinstance`: a tracer may fake its `__class__`
             traced = True
         elif is_array(leaf):
             signature.append((kind, leaf.shape, leaf.dtype, number_of(leaf)))
@@ -116,12 +118,12 @@ def sign(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], bool]:
 
 
 def is_special(value: Any) -> bool:
-    """Whether an array may have operators that mean other things than those of arrays."""
+    """Return whether a value is of an ndarray subclass, which may redefine operators."""
     kind = type(value)
     return issubclass(kind, np.ndarray) and kind is not np.ndarray and kind is not np.memmap
 
 
 def is_moving(leaf: Any) -> bool:
-    """Whether a leaf may differ from call to call, as arrays and numbers may."""
+    """Return whether a leaf may differ from call to call, as arrays and numbers may."""
     kind = type(leaf)
     return kind in _numbers or issubclass(kind, Tracer) or is_array(leaf)

@@ -4,19 +4,20 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy._core import _ufunc_config
 
-from fdbr.compiler.capture.loop_states import Places, outside
+from fdbr.compiler.capture.loop_states import GuardStates, branches_are_read, user_frame
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.watch.constants import Constants, narrowed
-from fdbr.compiler.engine.budget import ANY
+from fdbr.compiler.engine.budget import UNLIMITED
 from fdbr.compiler.ir.blocks import ALONE, in_blocks, is_room, unlocked
 from fdbr.compiler.ir.guards import EACH, to_list
+from fdbr.compiler.ir.op import COMPARISONS
 from fdbr.compiler.ir.program import (
     Guard,
     Instruction,
@@ -41,6 +42,10 @@ __all__ = [
 _LARGE = 1 << 18  # elements of an array from which on it is put off
 _DEEPEST = 16  # steps of which each is put off because of the one before
 _MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
+_UNREAD = (
+    "a loop is traced for each number of its iterations: fdbr does not know how this version of "
+    "Python branches"
+)
 learners: list[Callable[[], Any]] = []
 """Factories of what discovers control flow across runs: see `fdbr.control_flow.traced`."""
 
@@ -205,7 +210,7 @@ class CaptureTrace(Trace):
         function: Any,
         known: Any = (),
         others: frozenset[int] = frozenset(),
-        limit: int = ANY,
+        limit: int = UNLIMITED,
     ) -> None:
         super().__init__("jit", function)
         self.others = others - {threading.get_ident()}
@@ -214,7 +219,7 @@ class CaptureTrace(Trace):
         self.steps: list[Step] = []
         self.answers: list[Any] = []
         self.pending: list[weakref.ref[CaptureTracer]] = []
-        self.places = Places()
+        self.places = GuardStates()
         self.constants = Constants(known)
         self.obstacle = ""
         self.abandoned = False
@@ -280,6 +285,8 @@ class CaptureTrace(Trace):
             self.steps.append(
                 Instruction(primitive, tuple(operands), params, (variable,), False, remat)
             )
+            if primitive in COMPARISONS:
+                self.places.compare(primitive, variable, user_frame(sys._getframe(1)))
             return None if out is None else CaptureTracer(self, out, variable)
         outs = tuple([Variable(kind_of(part)) for part in out])
         self.steps.append(Instruction(primitive, tuple(operands), params, outs, True, replay()))
@@ -288,6 +295,11 @@ class CaptureTrace(Trace):
             for part, variable in zip(out, outs, strict=True)
         ]
         return tuple(traced)
+
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.capture is None:
+            return self.process(primitive, tuple(operands), params)
+        return primitive.capture(self, operands, **params)
 
     def noted(
         self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any], out: Any
@@ -418,9 +430,13 @@ class CaptureTrace(Trace):
             self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
             raise
         if not self.cut:
-            frame = outside(sys._getframe(1))
+            frame = user_frame(sys._getframe(1))
             self.places.see(frame)
-            place = self.places.number(self, frame) if kind is bool else (None, ())
+            place: Any = None, ()
+            if kind is bool:
+                place = self.places.number(self, frame, tracer.variable)
+                if self.places.repeat and not branches_are_read():
+                    self.unrolled[_UNREAD] = None
             guard = Guard(tracer.variable, kind, answer, len(self.answers), *place)
             self.steps.append(guard)
             self.answers.append(answer)

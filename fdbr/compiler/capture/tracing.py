@@ -1,4 +1,4 @@
-"""Capturing: a function is run on real values, and each step and guard is written down."""
+"""Capturing: run a function on real values, and record each step and guard."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,19 +21,20 @@ class Captured:
     program
         The program.
     answers
-        The answers to guards, in their order.
+        The outcomes of guards, in their order.
     result
         The leaves of the result of this run.
     constants
-        The arrays that came from elsewhere.
+        The captured arrays.
     obstacle
-        Why the program cannot be run again; empty if it can.
+        Why the program cannot be replayed; empty if it can.
     unrolled
-        Why loops in it are not one step each.
+        Reasons why loops in it are not one step each.
     is_setup
-        Whether that is only that the run has set up something, which later ones may read.
+        Whether the obstacle is only that the run initialised something that later runs read.
     cut
-        After how many steps it was cut off, if that was done; it has no program then.
+        The number of steps after which recording was stopped, if it was; then the program is
+        incomplete.
     """
 
     __slots__ = (
@@ -65,16 +66,15 @@ def capture(
     Parameters
     ----------
     f
-        A function from a list of leaves, which are traced now, to the list of leaves of its
-        result.
+        A function from a list of traced leaves to the list of leaves of its result.
     origin
         The function that messages name.
     leaves
         Arrays and numbers.
     known
-        Arrays that the function may use and that are no arguments, with copies of them.
+        Captured arrays that the function may use, with copies of them.
     kind
-        What writes the steps down.
+        The factory of the trace that records the steps.
     """
     trace = kind(origin, known)
     for leaf in leaves:
@@ -94,11 +94,11 @@ def capture(
         capturing.reset(token)
         trace.places.close()
         trace.closed, trace.running = True, bool(trace.others)
-    if trace.abandoned:  # and the function caught the error
+    if trace.abandoned:  # the function caught the error, so it is raised again
         raise AbandonedError(trace.obstacle)
     outputs, result = [], []
     out.reverse()
-    while out:  # each of them goes as soon as its value is known, with what that is made of
+    while out:  # frees each leaf, and what it refers to, as soon as its value is read
         leaf = out.pop()
         if type(leaf) is CaptureTracer and leaf._trace is trace:
             outputs.append(leaf.variable)
@@ -112,14 +112,14 @@ def capture(
 
 
 def _refuse_state(leaf: Any, trace: CaptureTrace) -> None:
-    """An error for a result that is a run still going on, as a generator is."""
+    """Raise if a leaf of the result is a suspended run, such as a generator."""
     kind = type(leaf)
     if has_method(kind, "__next__") or has_method(kind, "__await__"):
         if has_method(kind, "close"):
             leaf.close()
         error = TypeError(
-            f"fdbr.jit: {trace.origin[1]} returned a {type(leaf).__name__}, which runs on after it "
-            "and cannot be traced; put fdbr.jit around what it calls at each turn, or return a "
-            "list"
+            f"fdbr.jit: {trace.origin[1]} returned a {type(leaf).__name__}, which continues after "
+            "the call and cannot be traced; put fdbr.jit around what it calls in each iteration, "
+            "or return a list"
         )
         raise refusal(error)

@@ -1,4 +1,4 @@
-"""The depth of a frame's stack, by its code: the values there that none of its variables has."""
+"""The depth of a frame's value stack before each instruction, computed from its bytecode."""
 
 import dis
 import functools
@@ -12,13 +12,13 @@ _JUMPS = frozenset({*dis.hasjrel, *dis.hasjabs})
 
 
 def depth_before(code: Any, offset: int) -> int | None:
-    """The number of values on the stack before an instruction; `None` if that is not known."""
+    """Return the number of values on the stack before an instruction; `None` if unknown."""
     return _depths(code).get(offset)
 
 
 @functools.lru_cache(1024)
 def _depths(code: Any) -> dict[int, int]:
-    """The depth before each instruction that is reached without an exception."""
+    """Return the depth before each instruction that is reachable without an exception."""
     instructions = list(dis.get_instructions(code))
     following = dict(zip(instructions, [*instructions[1:], None], strict=True))
     by_offset = {instruction.offset: instruction for instruction in instructions}

@@ -1,42 +1,46 @@
-"""The budget of compilation, by which a jitted function takes hardly longer than it does itself.
+"""The budget of compilation, which keeps a jitted function about as fast as the function itself.
 
-The calls of a function with arguments of one kind have an account.  Of the time that they would
-take without `jit` nearly a tenth is paid into it, and what replays save; captures, passes and
-replays that take longer than the function are paid out of it.  Nothing is begun that the account
-does not cover, and where it is overdrawn the function runs as it is, unless replays are known to be
-faster.  A function that has run often or long is likely to run as often or as long again: from the
-128th call on half of the time is paid, and of what is beyond two seconds before; of what is beyond
-half a second where Python takes most of it, which compiled code saves.  So short runs take a tenth
-longer than without `jit` at most, and all calls together half as long again at most, however many
-there are and whatever the function does.
+All calls with arguments of the same avals share an account of seconds.  It is credited with a share
+of the time that the calls would take without `jit`, and with the time that replays save.  It is
+charged for captures, passes, kernels, and replays that are slower than the function.  Work starts
+only if the balance covers it; while the account is overdrawn the function runs eagerly, unless its
+replays are known to be faster.
+
+The share is 8 % at first.  A function that has run often or long is likely to run as often or as
+long again, so the share is 48 % from call 128 on, and before that for the time beyond the first two
+seconds (beyond half a second if most of the time is Python's own, which compiled code saves).
+Hence short runs take at most a tenth longer than without `jit`, and all calls together at most half
+as long again, whatever the function does.
 """
 
 import sys
 
 __all__ = [
-    *("ANY", "Budget", "Estimate", "capturing", "compiling", "passing"),
+    *("UNLIMITED", "Budget", "Estimate", "capturing", "compiling", "passing"),
     *("patience", "set_patience"),
 ]
 
-ANY = sys.maxsize  # number of steps
-_SHARE = 0.08  # of the tenth: the rest is for looking up what to run
-_LATER = 0.48  # of the time of calls that are likely to be followed by as many
-_LONG, _SOON = 2.0, 0.5  # seconds
-_PYTHON = 6e-6  # seconds that a step takes if most of it is Python's
-_WEIGHT = 0.1  # of a run in the average
-_LEAST = 0.2  # of what things took elsewhere
-_BETWEEN = 1e-5  # seconds between two operations of a function that is not differentiated
-_PER_ENTRY = 3  # steps of a program for each entry of a tape
-_ROOM = 1.6  # what an estimate may be wrong by, and what the first replay takes to be prepared
-_SHORT = 1e-4  # seconds of a run
+UNLIMITED = sys.maxsize  # a number of steps
+_EARLY_SHARE = 0.08  # the promise in the docs is 10 %; the rest pays for looking up the trace
+_LATE_SHARE = 0.48  # for calls that are likely to be followed by as many more; promised: 50 %
+# Seconds of calls after which as many more are expected.  Where Python takes most of the time the
+# compiled code gains more, so the bet is made earlier.
+_WARMUP_SECONDS, _PYTHON_WARMUP_SECONDS = 2.0, 0.5
+_PYTHON_STEP_SECONDS = 6e-6  # a step that is faster than this spends most of its time in Python
+_AVERAGE_WEIGHT = 0.1  # of the newest run in the moving average
+_LEAST_FACTOR = 0.2  # bounds how far one measurement moves an `Estimate` from its initial value
+_SECONDS_PER_OPERATION = 1e-5  # to guess the steps of a function that records no tape
+_STEPS_PER_TAPE_ENTRY = 3  # forward step, and about two of its vjp rule
+_SAFETY_FACTOR = 1.6  # covers errors of estimates, and the preparation of the first replay
+_SHORT_CALL_SECONDS = 1e-4  # below it only compiled code gains, so passes must be paid, too
 
 _patience = 1.0
 
 
 def set_patience(factor: float) -> float:
-    """Change what must have been paid for compilation, in what it takes; the old factor.
+    """Set the factor by which estimated costs of compilation are multiplied; return the old one.
 
-    With 0, programs are captured and compiled at once, and kernels are waited for.
+    With 0, programs are captured and compiled at once, and calls wait for kernels.
     """
     global _patience
     old, _patience = _patience, factor
@@ -44,17 +48,17 @@ def set_patience(factor: float) -> float:
 
 
 def patience() -> float:
-    """The factor that `set_patience` has set."""
+    """Return the factor that `set_patience` has set."""
     return _patience
 
 
 class Estimate:
-    """The seconds that something takes, by its size, as far as this process has seen it.
+    """An estimate of the seconds that a task takes, from its size and from earlier measurements.
 
     Parameters
     ----------
     fixed, each
-        What it took where this was written, whatever the size, and for each unit of that.
+        Initial guess: seconds for size 0, and seconds for each unit of size.
     """
 
     def __init__(self, fixed: float, each: float) -> None:
@@ -62,48 +66,48 @@ class Estimate:
         self._factor = 1.0
 
     def of(self, size: int) -> float:
-        """The seconds for a size."""
+        """Return the estimated seconds for a size."""
         return self._factor * (self.fixed + self.each * size)
 
     def size(self, seconds: float) -> int:
-        """For which size so many seconds do."""
+        """Return the largest size that fits into some seconds."""
         return max(0, int((seconds / self._factor - self.fixed) / self.each))
 
     def saw(self, size: int, seconds: float) -> None:
-        """Note what it took for a size."""
+        """Record that a task of a size took some seconds."""
         factor = seconds / (self.fixed + self.each * size)
-        self._factor = min(max((self._factor + factor) / 2, _LEAST), 1 / _LEAST)
+        self._factor = min(max((self._factor + factor) / 2, _LEAST_FACTOR), 1 / _LEAST_FACTOR)
 
 
 capturing = Estimate(2e-3, 8e-6)
-"""A capture, beside the run itself: it looks at all around the function; by the number of steps."""
+"""A capture, without the run itself: it reads all captured variables; size: number of steps."""
 
 passing = Estimate(4e-2, 1.5e-4)
-"""The passes and the generation of code; by the number of steps."""
+"""The passes and the generation of code; size: number of steps."""
 
 compiling = Estimate(3e-3, 4e-6)
-"""What is lost while a kernel is compiled beside the calls; by the length of its source.
+"""The slowdown of calls while a kernel is compiled in the background; size: length of its source.
 
-That is half of what it takes: processors share caches and execution units, and processes wait for
-threads that are held up."""
+It is about half of the compile time: the processors share caches and execution units, and other
+processes wait for threads that are held up."""
 
 
 class Budget:
-    """The account of calls with arguments of one kind.
+    """The account of all calls with arguments of the same avals.
 
     Parameters
     ----------
     often
-        After how many calls as many are likely to follow.
+        The number of calls after which as many more are expected.
 
     Attributes
     ----------
     eager
-        Seconds that a call takes without `jit`, on the average.
+        Seconds that a call takes without `jit`: a moving average.
     steps
-        How many steps a capture will have, by what is known.
+        Estimated number of steps of a capture.
     varies
-        Whether runs have made tapes of different lengths: they have taken different ways.
+        Whether runs have recorded tapes of different lengths, and so took different branches.
     """
 
     __slots__ = (
@@ -124,14 +128,14 @@ class Budget:
         self.eager = 0.0
         self.steps = self._runs = self._calls = self._entries = 0
         self.varies = False
-        self._capture = 0.0  # seconds that the last capture took beside the run
+        self._capture = 0.0  # seconds of the last capture, without the run itself
         self._whole = 0.0  # seconds that all calls would have taken without `jit`
-        self._left = 0.0  # seconds that replays have saved, less those that were spent
+        self._left = 0.0  # seconds saved by replays, less those spent
 
     def ran(self, seconds: float, entries: int = 0, runs: int = 1, disturbed: bool = False) -> None:
-        """Note runs of the function as it is, each of which took so long.
+        """Record eager runs that took ``seconds`` each, and recorded ``entries`` of a tape each.
 
-        Each made some ``entries`` of tapes.  Runs may have been ``disturbed`` by compilation.
+        Runs that were ``disturbed`` by background compilation do not change the average.
         """
         if entries:
             self.varies |= self._entries not in (0, entries)
@@ -140,16 +144,18 @@ class Budget:
             self.replayed(seconds, runs)
             return
         self._runs += runs
-        # The first one may load what later ones find; of the last ones each counts for less.
-        weight = max(1 / max(self._runs - 1, 1), _WEIGHT)
+        # The first run may load modules and fill caches, so it gets no weight beyond the second's.
+        weight = max(1 / max(self._runs - 1, 1), _AVERAGE_WEIGHT)
         self.eager += weight * (seconds - self.eager)
         self._calls += runs
         self._whole += seconds * runs
         if not self.steps:
-            self.steps = _PER_ENTRY * entries or int(seconds / _BETWEEN) + 1
+            self.steps = (
+                _STEPS_PER_TAPE_ENTRY * entries or int(seconds / _SECONDS_PER_OPERATION) + 1
+            )
 
     def replayed(self, seconds: float, runs: int = 1) -> None:
-        """Note replays, each of which took so long."""
+        """Record replays that took ``seconds`` each."""
         if self._runs:
             self._calls += runs
             self._whole += self.eager * runs
@@ -157,53 +163,57 @@ class Budget:
             self._left += saved if saved > 0 else _patience * saved
 
     def spend(self, seconds: float) -> None:
-        """Note what was spent beside runs of the function and replays."""
+        """Charge seconds that were spent besides eager runs and replays."""
         if self._runs:
             self._left -= _patience * seconds
 
     @property
     def balance(self) -> float:
-        """Seconds that may be spent."""
-        long = _SOON if self.eager < _PYTHON * self.steps else _LONG
+        """Seconds that may be spent now."""
+        long = (
+            _PYTHON_WARMUP_SECONDS
+            if self.eager < _PYTHON_STEP_SECONDS * self.steps
+            else _WARMUP_SECONDS
+        )
         later = self._whole if self._calls >= self._often else max(self._whole - long, 0.0)
-        return _SHARE * self._whole + (_LATER - _SHARE) * later + self._left
+        return _EARLY_SHARE * self._whole + (_LATE_SHARE - _EARLY_SHARE) * later + self._left
 
     def affords(self, seconds: float) -> bool:
-        """Whether something may be begun that takes so long."""
+        """Return whether the balance covers a task of some seconds."""
         return self.balance >= _patience * seconds
 
     @property
     def overdrawn(self) -> bool:
-        """Whether replays have cost more than they may."""
+        """Whether replays have cost more than the balance allows."""
         return bool(_patience) and self.balance < -self.eager
 
     @property
     def missing(self) -> float:
-        """For how long the function has to run as it is before a capture may be tried."""
-        cost = max(capturing.of(int(_ROOM * self.steps)), self._capture)
-        if self.eager < _SHORT:  # replays step by step save nothing
+        """Seconds for which the function must still run eagerly before a capture is affordable."""
+        cost = max(capturing.of(int(_SAFETY_FACTOR * self.steps)), self._capture)
+        if self.eager < _SHORT_CALL_SECONDS:  # step-by-step replays save nothing here
             cost += passing.of(self.steps)
         missing = _patience * cost - self.balance
         if missing <= 0 or self._calls >= self._often:
-            return missing / _LATER
-        return min(missing / _SHARE, (self._often - self._calls) * self.eager)
+            return missing / _LATE_SHARE
+        return min(missing / _EARLY_SHARE, (self._often - self._calls) * self.eager)
 
     def steps_to_capture(self) -> int:
-        """The number of steps that a capture may have now; 0 where none is to be tried."""
+        """Return the number of steps that a capture may have now; 0 if none is affordable."""
         if not _patience:
-            return ANY
+            return UNLIMITED
         if not self._runs or self.missing > 0:
             return 0
         return capturing.size(self.balance / _patience)
 
     def captured(self, seconds: float) -> None:
-        """Note what a capture took beside the run: the next one may take as long."""
+        """Record the cost of a capture without the run itself; the next is expected to cost it."""
         self._capture = seconds
 
     def learns(self) -> None:
-        """Note that a capture will learn how loops go on: the way back is not run for that."""
-        self.steps //= _PER_ENTRY
+        """Record that captures now trace control flow: they do not run the backward pass."""
+        self.steps //= _STEPS_PER_TAPE_ENTRY
 
     def cut(self, steps: int) -> None:
-        """Note that a capture was broken off after so many steps."""
+        """Record that a capture was stopped after some steps."""
         self.steps = max(2 * steps, self.steps)

@@ -1,4 +1,4 @@
-"""All traces of a function: how they are looked up, made and given up."""
+"""All traces of a jitted function: how they are looked up, captured and evicted."""
 
 import contextlib
 import functools
@@ -20,11 +20,11 @@ from fdbr.compiler.capture.signature import (
     is_untouched,
     nodes,
     paths,
-    put_together,
+    unflatten_arguments,
 )
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, capturing
 from fdbr.compiler.capture.tracing import Captured, capture
-from fdbr.compiler.capture.watch.captured_inputs import Key, Place
+from fdbr.compiler.capture.watch.captured_inputs import CapturedInput, Key
 from fdbr.compiler.capture.watch.captures import Captures, ImpureError, RandomStates
 from fdbr.compiler.engine.garbage_collection import collecting_seldom
 from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
@@ -37,27 +37,27 @@ from fdbr.errors.checks import is_refusal, name_of
 __all__ = ["Cache", "failure_of", "is_meant"]
 
 _clock = itertools.count(1)
-_LONGEST = 400  # letters of a reason: a message may have a whole array in it
+_LONGEST = 400  # characters of a reason: an error message may contain a whole printed array
 
 
 class Cache:
-    """The traces of a function, by the kinds of its arguments.
+    """The traces of a function, by the signature (structure and avals) of its arguments.
 
     Attributes
     ----------
     f, name
-        The function, and what messages call it.
+        The function, and its name in messages.
     bound
-        How many kinds of arguments are kept, and how many traces for each.
+        The maximal number of signatures, and of traces for each signature.
     learns
-        Whether control flow that has been seen in several calls may be put together, which may
-        change last bits.
+        Whether control flow observed in several calls may be merged into one program, which may
+        change the last bits of results.
     specializations
-        Those that there are, by the keys of signatures.
+        One `Specialization` for each signature.
     readers
-        What reads the details of arguments, by their structure: see `taken_apart`.
+        Compiled readers of arguments, by tree structure: see `flatten_arguments`.
     known
-        The variables around the function that change from call to call, by their keys.
+        Captured variables that change from call to call, by their keys.
     """
 
     def __init__(self, f: Callable[..., Any], bound: int, learns: bool = True) -> None:
@@ -66,11 +66,11 @@ class Cache:
         self.bound = bound
         self.specializations: dict[Any, Specialization] = {}
         self.readers: dict[Any, Reader] = {}
-        self.known: dict[Key, Place | None] = {}
+        self.known: dict[Key, CapturedInput | None] = {}
         self._told: set[str] = set()
 
     def entry(self, key: tuple[Any, ...], leaves: Sequence[Any], structure: Any) -> Specialization:
-        """The traces for arguments of a signature."""
+        """Return the traces for arguments of a signature; make an empty entry for a new one."""
         try:
             entry = self.specializations.get(key)
         except Exception as error:
@@ -86,19 +86,19 @@ class Cache:
                     entry.give_up(f"a {type(leaf).__name__} has operators of its own")
             self.specializations[key] = entry
             if all(held_weakly(leaf) is None for leaf in leaves if not is_moving(leaf)):
-                entry.known = self.known  # else it is known as long as there is that leaf
+                entry.known = self.known  # an entry with weak references must not outlive its leaf
             entry.take_inputs()
-            entry.references = [self._dropping(key, leaf) for leaf in leaves if not is_moving(leaf)]
+            entry.references = [
+                self._weak_reference(key, leaf) for leaf in leaves if not is_moving(leaf)
+            ]
             if len(self.specializations) > self.bound:
-                pairs = list(
-                    self.specializations.items()
-                )  # at once, for other threads may add some
+                pairs = list(self.specializations.items())  # a copy: other threads may add entries
                 self.specializations.pop(min(pairs, key=lambda pair: pair[1].used)[0], None)
         self.use(entry)
         return entry
 
-    def _dropping(self, key: tuple[Any, ...], leaf: Any) -> Any:
-        """Drop an entry when a leaf that it refers to weakly is gone; `None` if it keeps it."""
+    def _weak_reference(self, key: tuple[Any, ...], leaf: Any) -> Any:
+        """Return a weak reference that drops the entry with its leaf; `None` for a strong leaf."""
         if held_weakly(leaf) is None:
             return None
         known = self.specializations
@@ -106,12 +106,12 @@ class Cache:
 
     @staticmethod
     def use(entry: Specialization) -> None:
-        """Note that an entry has been used just now."""
+        """Record that an entry has just been used."""
         entry.used = next(_clock)
 
-    def called(self, leaves: Sequence[Any], structure: Any) -> Any:
-        """Call the function on some leaves; it is an error if it writes into arguments."""
-        args, kwargs = put_together(structure, leaves)
+    def call_checked(self, leaves: Sequence[Any], structure: Any) -> Any:
+        """Call the function on some leaves; raise if it mutates its arguments."""
+        args, kwargs = unflatten_arguments(structure, leaves)
         before = contents(structure, args, kwargs)
         learner = learning.get()
         if learner is None:
@@ -133,39 +133,39 @@ class Cache:
         structure: Any,
         limit: int,
     ) -> tuple[Captured, Captures] | None:
-        """Capture a run, of at most ``limit`` steps, and make sure that the function is pure.
+        """Capture a run of at most ``limit`` steps, and check that the function is pure.
 
-        That is as far as one can see.
+        Impure acts are found as far as they can be observed.  The result is `None` if the traced
+        run behaved differently from an untraced one.
 
-        `None` is the result where the run is not what it is without being captured.
-
-        What is around the function and changes from call to call is an input of the program, if it
-        can be: the run with traced values in its place may fail where the function itself does not.
+        Captured variables that change from call to call become inputs of the program if possible.
+        With traced values in them the run may fail where the function itself does not; then it is
+        captured again with their values as constants.
         """
         try:
             if entry.inputs:
                 with contextlib.suppress(Exception):
                     whole = entry.with_inputs(run)
-                    found = self._captured(entry, whole, leaves, structure, limit)
+                    found = self._capture_once(entry, whole, leaves, structure, limit)
                     if found is not None:
                         if found[0].cut != limit and found[0].obstacle:
                             entry.withdraw_inputs()
-                        return self._noted(entry, found, limit)
+                        return self._record_outcome(entry, found, limit)
                 entry.withdraw_inputs()
-            found = self._captured(entry, run, leaves, structure, limit)
+            found = self._capture_once(entry, run, leaves, structure, limit)
         except AbandonedError as error:
             if effects_are_had() or meetings_are_refused():
                 entry.refuse(str(error))
-            else:  # it may be otherwise when it has them
+            else:  # with side effects allowed the capture may succeed
                 entry.waste(str(error))
                 entry.skip(entry.obstacle)
             return None
-        return None if found is None else self._noted(entry, found, limit)
+        return None if found is None else self._record_outcome(entry, found, limit)
 
-    def _noted(
+    def _record_outcome(
         self, entry: Specialization, found: tuple[Captured, Captures], limit: int
     ) -> tuple[Captured, Captures]:
-        """Note why a capture is no program, if it is none, and hand it on."""
+        """Record why a capture gives no program, if it gives none, and return it."""
         if found[0].cut == limit:
             entry.cut(limit, found[0].repeats)
             entry.skip(EARLY)
@@ -179,7 +179,7 @@ class Cache:
         return found
 
     @collecting_seldom()
-    def _captured(
+    def _capture_once(
         self,
         entry: Specialization,
         run: Callable[[list[Any]], list[Any]],
@@ -187,14 +187,14 @@ class Cache:
         structure: Any,
         limit: int,
     ) -> tuple[Captured, Captures] | None:
-        """Capture a run.
+        """Capture a run once.
 
-        What it finds bound anew after a first run may have been made for all later ones, so that is
-        an error only if the next run that is captured does it, too.
+        A variable that the function rebinds in its first run may be a lazily made cache, so
+        rebinding is an error only if the next captured run does it again.
         """
-        moving = entry.chosen(list(leaves))
+        moving = entry.moving_leaves(list(leaves))
         roots = [self.f, *(leaf for leaf in leaves if not is_moving(leaf))]
-        for node in nodes(put_together(structure, leaves)):
+        for node in nodes(unflatten_arguments(structure, leaves)):
             roots += (type(node), *_static_fields(node))
         captures = entry.captures or Captures(roots, entry.inputs)
         if captures.obstacle:
@@ -227,16 +227,16 @@ class Cache:
                 raise ImpureError(f"fdbr.jit: {self.name} {act}")
             captured.is_setup = not captured.obstacle
             captured.obstacle = captured.obstacle or f"it {act}"
-        if captures.rewritten():  # a replay would not, and what it has read is no more
+        if captures.mutates_what_it_reads():  # a replay would not
             entry.forget()
-            captured.obstacle = "it changes a list or dict around it, which it reads"
-        captures.settle()
+            captured.obstacle = "it changes a captured list or dict, which it reads"
+        captures.accept_containers()
         if captures.traced:
-            captured.obstacle = "it sees a traced value that is no argument"
+            captured.obstacle = "it captures a value that an outer transformation traces"
         return captured, captures
 
     def run_traced(self, run: Callable[[list[Any]], list[Any]], moving: Sequence[Any]) -> list[Any]:
-        """The result of a run that is captured, for its bits alone."""
+        """Return the result of a run that is traced only to get the same bits as a capture."""
         rewind()
         token = learning.set(None)
         try:
@@ -247,13 +247,13 @@ class Cache:
     def _check_kept(self, captures: Captures) -> None:
         if (keeper := captures.keeper()) is not None:
             raise ImpureError(
-                f"fdbr.jit: {self.name} keeps a traced value in {keeper}, where a replay would "
-                "put none; return it instead"
+                f"fdbr.jit: {self.name} stores a traced value in {keeper}, which a replay would "
+                "not do; return it instead"
             )
 
     def _check_static(self, leaves: Sequence[Any], structure: Any) -> None:
         try:
-            for node in nodes(put_together(structure, leaves)):
+            for node in nodes(unflatten_arguments(structure, leaves)):
                 hash(_static_fields(node))
         except TypeError as error:
             raise self._unhashable(leaves, structure) from error
@@ -281,17 +281,17 @@ class Cache:
 
 
 def is_meant(error: Exception) -> bool:
-    """Whether an error is for who has the function traced, whatever it gives without."""
+    """Return whether an error reports misuse of `jit`, even if the eager function succeeds."""
     return isinstance(error, ImpureError | EscapedTracerError) or is_refusal(error)
 
 
 def failure_of(error: Exception) -> str:
-    """Why a function is not traced that may not raise this error without being traced."""
+    """Return why a function is not traced: its traced run raises, its own may not."""
     return f"a run of it that is traced raises {type(error).__name__}: {error}"[:_LONGEST]
 
 
 def _static_fields(node: Any) -> tuple[Any, ...]:
-    """The values of a frozen object's static fields."""
+    """Return the values of a frozen object's static fields."""
     if not attrs.has(type(node)):
         return ()
     fixed: Any = one_level(node)[1]
@@ -299,10 +299,16 @@ def _static_fields(node: Any) -> tuple[Any, ...]:
 
 
 def _impurity(captures: Captures, states: RandomStates, alone: bool) -> tuple[str, bool] | None:
-    """Describe an impure act of a run; `None` if there was none.  It was ``alone``, or in a thread.
+    """Return an impure act of a run and whether it may be a one-time setup; `None` if it was pure.
 
-    The second part of the result is whether that may have been done once for all later runs: a
-    number bound instead of another one, as by ``n += 1``, is done by each.
+    Parameters
+    ----------
+    captures, states
+        What the function captured, and the states of the random generators before the run.
+    alone
+        Whether no other thread ran, which could have drawn the numbers or changed the array.
+
+    Rebinding a number, as ``n += 1`` does, happens in each run and is never a setup.
     """
     if (name := states.changed()) is not None:
         act = (
@@ -312,14 +318,14 @@ def _impurity(captures: Captures, states: RandomStates, alone: bool) -> tuple[st
         )
         return act, not alone
     if (name := captures.rebound()) is not None:
-        act = f"binds {name} anew, which a replay would not do; return the value instead"
+        act = f"rebinds {name}, which a replay would not do; return the value instead"
         return act, not captures.counts()
     if (array := captures.changed_array()) is not None:
-        return "changes an array that is no argument, which a replay would not do", array.size > 1
+        return "changes a captured array, which a replay would not do", array.size > 1
     return None
 
 
 def _has_other_threads() -> bool:
-    """Whether there are threads beside this one and fdbr's own."""
+    """Return whether there are threads besides this one and fdbr's own."""
     own = threading.get_ident()
     return any(t.ident != own and not t.name.startswith("fdbr-") for t in threading.enumerate())

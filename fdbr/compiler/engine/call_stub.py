@@ -1,8 +1,8 @@
-"""A call that fits a captured program, as one function made for that program.
+"""Call stubs: one generated function per trace that checks a call and runs the trace's program.
 
-It does what `Jitted` does for arguments of any kind, spelled out for those of one kind: it takes
-the arguments apart and makes sure that they are of this kind, and that all around the function is
-as it was; it runs the program, and puts the result together.
+A stub does what `Jitted` does for arbitrary arguments, specialised for one signature: it flattens
+the arguments and checks their avals, checks that the captured variables have not changed, runs the
+program, and builds the result.
 """
 
 import math
@@ -32,16 +32,17 @@ __all__ = ["NEVER", "NO_FIT", "CallStub", "call_stub_of"]
 CallStub = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """From positional and keyword arguments to the result, or to a `GuardFailure`.
 
-The `GuardFailure` tells which guard did not hold; none, if it is `NO_FIT`.
+`NO_FIT` is returned if the call has another signature; another `GuardFailure` names the guard that
+failed.
 """
 
-_FEW = 8
+_FEW = 8  # inputs that are compared one by one; a generator is shorter code for more
 
 NO_FIT = GuardFailure(-1, None)
 
 
 def NEVER(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call stub that fits no call."""
+    """Fit no call; the initial call stub."""
     return NO_FIT
 
 
@@ -52,7 +53,7 @@ def call_stub_of(
     ordered: bool,
     donation: Donation,
 ) -> CallStub:
-    """Write the call stub for calls that a captured program fits.
+    """Generate the call stub for calls that fit a captured program.
 
     Parameters
     ----------
@@ -61,9 +62,9 @@ def call_stub_of(
     args, kwargs
         The arguments of one such call.
     ordered
-        Whether it counts in which order keywords are given.
+        Whether the function can observe the order of its keyword arguments.
     donation
-        What is given up.
+        The arguments that are donated.
     """
     writer = _Writer()
     writer.refuse(f"len(args) != {len(args)} or len(kwargs) != {len(kwargs)}")
@@ -74,46 +75,46 @@ def call_stub_of(
             writer.take(arg, f"args[{i}]", i in donation.argnums)
         for name in sorted(kwargs):
             writer.take(kwargs[name], f"kwargs.get({name!r}, no_fit)")
-        for place in compiled.captures.inputs:
-            writer.take(place.get(), f"{writer.scope.name(place.get)}()")
+        for input in compiled.captures.inputs:
+            writer.take(input.get(), f"{writer.scope.name(input.get)}()")
     except _UnknownNodeError:
         return NEVER
-    writer.look_around(compiled)
+    writer.check_captures(compiled)
     outs = writer.run(compiled, donation)
     writer.publish(compiled.code.running, outs)
     result = tree.unflatten(compiled.form, [_Mark(name) for name in outs])
-    writer.lines.append(f"return {writer.again(result)}")
-    return writer.made()
+    writer.lines.append(f"return {writer.rebuilt(result)}")
+    return writer.compiled_stub()
 
 
 class _UnknownNodeError(Exception):
-    """A tree has a node of which is not known what it is made of."""
+    """The tree has a node of a type that this module cannot take apart."""
 
 
 class _Mark:
-    """A leaf of a result: the name of the variable that is to be put there."""
+    """A leaf of a result: the name of the local variable that holds its value."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
 
 class _Writer:
-    """The lines of the function, and what they refer to.
+    """Collects the lines of the generated function, and the objects they refer to.
 
     Attributes
     ----------
     moving
-        The names of the leaves that may differ from call to call.
+        The local names of the leaves that may differ from call to call.
     held
-        For those that are given up, what puts something in their place.
+        For each donated leaf, the text around a value in the statement that replaces it.
     nodes
-        The frozen objects in what is given up.
+        The local names of frozen objects in donated arguments.
     """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.scope = Scope(
-            __name__=__name__,  # for those who ask what module the function is of
+            __name__=__name__,  # `warnings` and `pickle` read the module of a function from it
             GuardFailure=GuardFailure,
             exact=exact,
             ndarray=np.ndarray,
@@ -126,8 +127,8 @@ class _Writer:
         self.nodes: list[str] = []
         self._count = 0
 
-    def made(self) -> CallStub:
-        """The function."""
+    def compiled_stub(self) -> CallStub:
+        """Compile the lines and return the function."""
         body = "\n ".join(self.lines)
         exec(f"def stub(args, kwargs):\n {body}\n", self.scope)
         stub: CallStub = self.scope.pop("stub")
@@ -135,19 +136,19 @@ class _Writer:
         return stub
 
     def refuse(self, condition: str) -> None:
-        """Write that the call does not fit if a condition is true."""
+        """Emit a return of `NO_FIT` if a condition is true."""
         self.lines.append(f"if {condition}: return no_fit")
 
     def local(self, text: str) -> str:
-        """A new local variable, which an expression's value is bound to."""
+        """Bind an expression to a new local variable, and return its name."""
         self._count += 1
         self.lines.append(f"v{self._count} = {text}")
         return f"v{self._count}"
 
     def take(self, value: Any, text: str, donated: bool = False) -> None:
-        """Write what makes sure that an argument, or a part of one, is of the kind of another.
+        """Emit the checks that an argument, or a part of one, has the same aval as ``value``.
 
-        That is another way to say what `signature` says.  What is ``donated`` is noted.
+        They agree with `signature`.  Leaves and nodes of ``donated`` arguments are recorded.
         """
         name, kind = self.local(text), type(value)
         if value is None:
@@ -174,7 +175,7 @@ class _Writer:
 
     @staticmethod
     def _put(is_field: bool, path: str) -> tuple[str, str]:
-        """The text before and after a value in the statement that puts it in a part's place."""
+        """Return the text before and after a value in the statement that assigns it to a slot."""
         node, _, field = path.rpartition(".")
         return (f"put({node}, {field!r}, ", ")") if is_field else (f"{path} = ", "")
 
@@ -205,8 +206,8 @@ class _Writer:
         same = self.scope.name(exact(value))
         self.refuse(f"{text} is not {self.scope.name(value)} and exact({text}) != {same}")
 
-    def look_around(self, compiled: CompiledTrace) -> None:
-        """Write what makes sure that all is as it was around the function."""
+    def check_captures(self, compiled: CompiledTrace) -> None:
+        """Emit the checks that the captured variables have not changed."""
         captures = compiled.captures
         conditions = captures.changes(self.scope)
         if captures.identity:
@@ -220,32 +221,32 @@ class _Writer:
             self.lines += [
                 "try:",
                 *(f" if {condition}: return no_fit" for condition in conditions),
-                "except ValueError: return no_fit",  # of a cell that is empty now
+                "except ValueError: return no_fit",  # an empty closure cell raises it
             ]
 
     def run(self, compiled: CompiledTrace, donation: Donation) -> list[str]:
-        """Write the run; the names of what comes out."""
+        """Emit the run of the program; return the names of the outputs."""
         outs = [f"o{i}" for i in range(len(compiled.program.outputs))]
         left = "".join(f"{out}, " for out in outs) or "none"
         run, counter = self.scope.name(compiled.run), self.scope.name(compiled.counter)
         if self.held:
-            self._run_on_given(f"{left} = {run}", compiled.code.running, donation)
+            self._run_donated(f"{left} = {run}", compiled.code.running, donation)
         else:
             self.lines += [
                 f"try: {left} = {run}({', '.join(self.moving)})",
                 "except GuardFailure as failure: return failure",
-                "except Exception: return no_fit",  # the function itself raises it better
+                "except Exception: return no_fit",  # the original function raises a better one
             ]
         self.lines.append(f"{counter}[0] += 1")
         return outs
 
-    def _run_on_given(self, run: str, program: Program, donation: Donation) -> None:
-        """Write a run that may write over what is given up; of what others see, over a copy."""
+    def _run_donated(self, run: str, program: Program, donation: Donation) -> None:
+        """Emit the run with donated buffers reused in place; shared ones are copied."""
         self.scope.update(forget=forget, put=object.__setattr__, refs=sys.getrefcount)
-        instead = self.scope.name(donation.instead)
+        placeholder = self.scope.name(donation.placeholder)
         back = [name.join(put) for name, put in self.held.items()]
         tried = [f"forget({node})" for node in self.nodes]
-        tried += [instead.join(put) for put in self.held.values()]
+        tried += [placeholder.join(put) for put in self.held.values()]
         given = list(self.moving)
         for i in map(program.inputs.index, program.overwritten):
             name, given[i] = given[i], f"g{i}"
@@ -257,7 +258,7 @@ class _Writer:
             "try:",
             *(" " + line for line in [*tried, f"{run}({', '.join(given)})"]),
             "except BaseException as error:",
-            " if begun: raise",  # there is nothing to go back to
+            " if begun: raise",  # an input has been overwritten, so it cannot be restored
             *(" " + statement for statement in back),
             " if type(error) is GuardFailure: return error",
             " if isinstance(error, Exception): return no_fit",
@@ -265,7 +266,7 @@ class _Writer:
         ]
 
     def publish(self, program: Program, outs: Sequence[str]) -> None:
-        """Write what `published` would do, as far as it is known which outputs are new arrays."""
+        """Emit what `published` does, without the checks known to be unnecessary."""
         kernels = [step for step in program.steps if isinstance(step, Fused | Small)]
         new = {out for step in kernels for out in step.outs}
         self.lines.append(f"given = ({''.join(f'{name}, ' for name in self.moving)})")
@@ -287,24 +288,24 @@ class _Writer:
                     self.lines[-1] += f"; {self.scope.name(record_locked)}({out})"
 
     def _is_given(self, out: str, output: Variable, program: Program) -> str:
-        """The condition that an output is an argument itself."""
+        """Return a condition that is true if an output is one of the arguments."""
         pairs = zip(self.moving, program.inputs, strict=True)
         like = [name for name, variable in pairs if variable.kind == output.kind]
         if len(like) > _FEW:
             return f" or any({out} is one for one in given)"
         return "".join(f" or {out} is {name}" for name in like)
 
-    def again(self, value: Any) -> str:
-        """An expression that makes a tree whose leaves are marks."""
+    def rebuilt(self, value: Any) -> str:
+        """Return an expression that rebuilds a tree whose leaves are `_Mark` objects."""
         if value is None:
             return "None"
         if type(value) is _Mark:
             return value.name
         if type(value) is dict:
-            pairs = [f"{self.scope.name(key)}: {self.again(part)}" for key, part in value.items()]
+            pairs = [f"{self.scope.name(key)}: {self.rebuilt(part)}" for key, part in value.items()]
             return self.local(f"{{{', '.join(pairs)}}}")
         found, rest, _, make = one_level(value)
-        parts = "".join(f"{self.again(part)}, " for part in found)
+        parts = "".join(f"{self.rebuilt(part)}, " for part in found)
         if type(value) is tuple:
             return self.local(f"({parts})")
         if type(value) is list:

@@ -1,4 +1,4 @@
-"""A captured program that can be run, and when it holds."""
+"""A captured program with its code, and the conditions under which it may be replayed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,44 +9,43 @@ from fdbr.compiler.engine.tiers import Code
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.loops import loops
-from fdbr.compiler.ir.program import Program, is_meeting
+from fdbr.compiler.ir.program import Program, is_collective
 
 __all__ = ["CompiledTrace"]
 
 
 class CompiledTrace:
-    """A program that can be run, and when it holds.
+    """A captured program with its code, and the conditions under which it may be replayed.
 
     Attributes
     ----------
     raw
-        The program as it was captured.
+        The program as captured, before the passes.
     code
-        What runs it.
+        The `Code` that runs it.
     answers
-        The answers to its guards.
+        The outcomes of its guards in the captured run.
     captures
-        What was around the function.
+        The captured variables of the function.
     shared
-        Arrays from elsewhere that others can write to, with copies.
+        Captured arrays that other code may write to, with copies to compare with.
     unrolled
-        Why loops in it were captured turn by turn.
+        Reasons why loops were captured iteration by iteration.
     meets
-        Whether it does something together with other processes: a call that begins anew, because
-        it does not hold, must not do that again.
+        Whether it runs collectives: a call that starts over after a failed guard must not repeat
+        them.
     repeats
-        Whether Python asked again where it had asked before, as loops do.
+        Whether Python evaluated a guard at a line again, as loops do.
     form
-        What makes a result of the outputs.
+        The tree structure of the result, to unflatten the outputs with.
     why
         Why it was captured.
     counter
-        How often it was replayed, as a list of one number.
+        The number of replays, as a list of one integer that call stubs increment.
     stub
-        What a call that fits it does, once it was replayed: see `call_stub`.
+        The call stub, once the compiled code is final: see `call_stub`.
     over
-        What runs as long as there is no ``stub``, and what does the same for that, if it writes
-        over arguments.
+        The program's run and its call stub with donation, used until ``stub`` is set.
     """
 
     __slots__ = (
@@ -81,7 +80,7 @@ class CompiledTrace:
         self.captures = captures
         self.shared = captured.constants.shared()
         self.unrolled = captured.unrolled
-        self.meets = any(map(is_meeting, self.raw.steps))
+        self.meets = any(map(is_collective, self.raw.steps))
         self.repeats = captured.repeats
         self.form = form
         self.why = why
@@ -92,28 +91,28 @@ class CompiledTrace:
 
     @property
     def program(self) -> Program:
-        """The program that runs: after the passes, if it has gone through them."""
+        """The program that runs: after the passes, once it has gone through them."""
         return self.code.program
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a loop that holds for any number of turns."""
+        """Whether it has a loop that holds for any number of iterations."""
         return any(loop.is_open for _, loop in loops(self.code.program))
 
     @property
     def graphs(self) -> frozenset[int]:
-        """The control flow in it that is learnt: the addresses of what is known of that."""
+        """The ids of the control-flow records that its steps were traced with."""
         params = (getattr(step, "params", {}).get("graph") for step in self.raw.steps)
         return frozenset(id(graph.flow) for graph in params if graph is not None)
 
     def replaces(self, other: "CompiledTrace") -> bool:
-        """Whether it holds wherever another one does: as much and more is known of the same."""
+        """Return whether this trace holds wherever another one does, because it covers more."""
         mine = self.graphs
         return bool(mine) and mine == other.graphs and self.answers == other.answers
 
     @property
     def run(self) -> Callable[..., tuple[Any, ...]]:
-        """A function from the inputs to the outputs."""
+        """The function from the inputs to the outputs."""
         return self.code.run
 
     @property
@@ -124,7 +123,7 @@ class CompiledTrace:
     def after(
         self, failure: GuardFailure, others: Sequence["CompiledTrace"]
     ) -> "CompiledTrace | None":
-        """The one that goes on where this one did not hold, if there is one."""
+        """Return the trace that has the outcome at which this one failed; `None` if none has."""
         key = failure.index, repr(failure.answer)
         found = self._next.get(key)
         if found is None:

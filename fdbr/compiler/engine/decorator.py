@@ -1,4 +1,4 @@
-"""`jit`, and what it may be given."""
+"""`jit`, and the checks of its options."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ import numpy as np
 from fdbr.compiler.engine.function import Jitted
 from fdbr.compiler.engine.tiers import Code
 from fdbr.errors.checks import describe, integer, integers
+from fdbr.errors.public import public
 
 __all__ = ["jit"]
 
@@ -16,7 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _WHEN = "when it pays", "now"
-_LATER: Any = object()  # stands for the function that a decorator with options will be given
+_LATER: Any = object()  # the default of `f`, in a decorator with options
 
 
 @overload
@@ -40,6 +41,7 @@ def jit(
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
+@public("fdbr")
 def jit(
     f: Any = _LATER,
     *,
@@ -48,42 +50,46 @@ def jit(
     reproducible: bool = False,
     compile: str = "when it pays",
 ) -> Any:
-    """A function that traces ``f``, and replays the trace faster.
+    """Return a function that traces ``f`` and replays the trace faster.
 
-    A run of ``f`` is written down as a flat program, with every transformation inside it; the
-    program is optimised, and later calls with arguments of the same kinds replay it.  Python
-    control flow stays what it is: for each question that ``f`` asks a value (``if``, ``while``,
-    ``int(x)``, ``float(x)``) there is a guard, which asks it again in each replay; where the answer
-    is another one, another trace is run, or a new one is made.
+    A run of ``f`` is recorded as a flat program, including every transformation inside it; the
+    program is optimised, and later calls with arguments of the same avals replay it.  Python
+    control flow works: each time ``f`` reads a value (``if``, ``while``, ``int(x)``,
+    ``float(x)``), the trace gets a guard that compares the outcome in each replay.  With another
+    outcome another trace is run, or a new one is made.
 
     Parameters
     ----------
     f
-        A pure function of trees; without it, `jit` is a decorator with options.  Arrays and
-        numbers in its arguments may differ from call to call; all other leaves, as strings and
-        truth values, are static, and so are shapes and dtypes: for each there is a trace of
+        A pure function of trees; if it is omitted, `jit` is a decorator with options.  Arrays and
+        numbers in its arguments may differ from call to call; all other leaves, such as strings
+        and booleans, are static, and so are shapes and dtypes: each combination has a trace of
         its own.
     donate_argnums
-        The positions of arguments that the caller gives up, as the state in
-        ``state, loss = step(state, batch)``.  New values are written over NumPy arrays in their
-        frozen objects, dicts and lists, where nobody else refers to these arrays.  Afterwards
-        each array that was there is gone from the argument, overwritten or not, and what stands
-        in its place raises a `DonatedError` on use.  Arrays that are arguments themselves, or
-        items of a tuple, stay as they are.  Under a transformation nothing is given up.
+        The positions of donated arguments, such as the state in
+        ``state, loss = step(state, batch)``.  New values are written into the NumPy arrays in
+        their frozen objects, dicts and lists, if nothing else refers to these arrays.  Afterwards
+        every array is removed from the argument, overwritten or not, and its replacement raises
+        a `DonatedError` on use.  Arrays that are arguments themselves, or items of a tuple, are
+        not donated.  Under a transformation nothing is donated.
     max_traces
-        How many traces there may be for arguments of the same kinds: past it, calls that
-        none fits run ``f`` itself.  And for how many kinds there are traces: past it, those
-        that were used least recently are dropped.
+        The maximal number of traces for arguments of the same avals; beyond it, calls that match
+        no trace run ``f`` itself.  It also bounds the number of different signatures; beyond it,
+        the least recently used ones are dropped.
 
     reproducible
         Whether all calls give the same bits for the same arguments, in every process.  Then the
-        first call waits until everything is compiled; a call that cannot be traced runs ``f``
-        itself, always.  Without it no call waits, and the first 128 of them together take a
-        tenth longer than ``f`` at most (what is beyond half a second, and later calls: half as
-        long again): ``f`` runs as it is, until a tenth of what that took pays for a trace; a
-        trace is replayed step by step, until it pays for the passes; and its kernels are taken
-        up one by one as they come from a process in the background.  So the last bits of results
-        depend on when a call is made.
+        first call waits until everything is compiled, and a call that cannot be traced always
+        runs ``f`` itself.  Otherwise no call waits, and the first 128 calls together take at most
+        a tenth longer than ``f`` (time beyond half a second, and later calls: half as long
+        again): ``f`` runs eagerly until a tenth of its time pays for a trace; a trace is replayed
+        step by step until that pays for the passes; its kernels are compiled by a background
+        process and installed one by one.  So the last bits of results depend on when a call is
+        made.
+    compile
+        ``"now"`` traces and compiles in the first call of each signature, which waits for it: for
+        a function that will be called often, and for measuring its final speed.  It does not
+        promise the same last bits.
     compile
         ``"now"``, to trace and compile in the first call with arguments of a kind, which waits for
         it: for a function that is known to be called often, and for measuring how fast it gets.
@@ -92,20 +98,20 @@ def jit(
     Returns
     -------
     Jitted
-        A function of the same arguments; ``compile(*args)`` compiles ahead, and waits.  Print
-        ``programs()[0]`` to read what is replayed, and ``report()`` to read what was traced and
-        why.
+        A function of the same arguments; ``compile(*args)`` compiles ahead of calls, and waits.
+        Print ``programs()[0]`` to read what is replayed, and ``report()`` to read what was traced
+        and why.
 
     Raises
     ------
     ImpureError
-        If ``f`` draws random numbers without a key, binds a variable around it anew, or keeps a
-        traced value in a list or dict; or if an array that it uses and is no argument has changed.
+        If ``f`` draws random numbers without a key, rebinds a captured variable, or stores a
+        traced value in a list or dict; or if a captured array has changed.
     TypeError
-        If ``f`` is no function or returns a generator, a static leaf cannot be hashed, or
-        ``donate_argnums`` are no integers; by the call, if there are no arguments there.
+        If ``f`` is not a function or returns a generator, a static leaf is not hashable, or
+        ``donate_argnums`` are not integers; by the call, if there are no arguments at them.
     ValueError
-        If ``donate_argnums`` are negative or not different, ``max_traces`` is less than 1, or
+        If ``donate_argnums`` are negative or repeated, ``max_traces`` is less than 1, or
         ``compile`` is neither ``"when it pays"`` nor ``"now"``.
 
     >>> import fdbr, numpy as np
@@ -116,7 +122,7 @@ def jit(
     (3.0, 1.0, 5.0)
     >>> print(f.report())  # doctest: +ELLIPSIS
     f: 2 traces
-    1. for float, the first call with arguments of these kinds
+    1. for float, the first call with arguments of this signature
        3 steps, 3 after the passes, replayed 1 time
        passes took ... s; 0 bytes of results and constants
        guards: True

@@ -1,7 +1,7 @@
-"""Arguments that the caller gives up, so that results can be written over them.
+"""Donated arguments, whose memory results may reuse.
 
-An array is written over only if nobody can see it afterwards: nobody but one frozen object, dict
-or list in the argument refers to it, and there something else is put in its place.
+An array is overwritten only if it cannot be seen afterwards: exactly one frozen object, dict or
+list in the argument refers to it, and there a placeholder replaces it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,20 +18,20 @@ from fdbr.pytrees.flatten_cache import forget
 __all__ = ["Donated", "DonatedError", "Donation", "holds"]
 
 
-_LARGE = 1 << 26  # bytes
+_LARGE = 1 << 26  # bytes from which on a second copy of a state may exhaust the memory
 
 
 class DonatedError(RuntimeError):
-    """Raised where an array is used that was given up to a jitted function."""
+    """Raised when an array is used that was donated to a jitted function."""
 
 
 class Donated:
-    """The mark in the place of a donated array: every use of it is an error.
+    """The placeholder for a donated array: every use of it raises.
 
     Parameters
     ----------
     name
-        The name of the function that it was given up to.
+        The name of the function that the array was donated to.
     """
 
     __slots__ = ("_name",)
@@ -40,17 +40,17 @@ class Donated:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # Python asks for these to know what it can do
+        if name.startswith("_"):  # Python looks protocols up, and must find them missing
             raise AttributeError(name)
         return self._refuse()
 
     def __repr__(self) -> str:
-        return f"<array given up to {self._name}>"
+        return f"<array donated to {self._name}>"
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise DonatedError(
-            f"this array was given up to the jitted function {self._name} (donate_argnums), which "
-            "may have written over it: use what the call returned, or copy the array before"
+            f"this array was donated to the jitted function {self._name} (donate_argnums), which "
+            "may have overwritten it: use what the call returned, or copy the array before"
         )
 
 
@@ -64,12 +64,12 @@ for _name in (
 
 
 def holds(node: Any, child: Any) -> bool:
-    """Whether a node holds an array in whose place something else can be put."""
-    return type(child) is np.ndarray and (_is_open(node) or fields_of(type(node)) is not None)
+    """Return whether a node holds an array in a slot that can be reassigned."""
+    return type(child) is np.ndarray and (_is_mutable(node) or fields_of(type(node)) is not None)
 
 
-def _is_open(node: Any) -> bool:
-    """Whether what a node holds is assigned to by key or index."""
+def _is_mutable(node: Any) -> bool:
+    """Return whether the slots of a node are assigned by key or index."""
     return type(node) in (dict, list)
 
 
@@ -82,30 +82,30 @@ class Donation:
     name
         The name of the function.
     argnums
-        The positions of arguments.
-    instead
-        What is put in the place of the arrays in them.
+        The positions of donated arguments.
+    placeholder
+        The placeholder for the arrays in them.
     """
 
     name: str
     argnums: tuple[int, ...]
-    instead: Donated = attrs.field(init=False)
+    placeholder: Donated = attrs.field(init=False)
 
-    @instead.default
+    @placeholder.default
     def _(self) -> Donated:
         return Donated(self.name)
 
     def check(self, args: Sequence[Any]) -> None:
-        """Refuse a call in which nothing stands where something is given up."""
+        """Raise if a call has no argument at a donated position."""
         if self.argnums and max(self.argnums) >= len(args):
             raise TypeError(
                 f"fdbr.jit: donate_argnums={self.argnums} but {self.name} was called with "
-                f"{len(args)} positional argument{'s' * (len(args) != 1)}; what is given up must "
-                "be one of these"
+                f"{len(args)} positional argument{'s' * (len(args) != 1)}; donated arguments must "
+                "be among these"
             )
 
     def positions(self, args: Sequence[Any]) -> list[int]:
-        """The numbers of the arrays that are given up, among the leaves of all arguments."""
+        """Return the positions of donated arrays among the leaves of all arguments."""
         if not self.argnums:
             return []
         places = ((n, *place) for n, arg in enumerate(args) for place in _leaves((arg,)))
@@ -116,26 +116,26 @@ class Donation:
         ]
 
     def is_large(self, args: Sequence[Any]) -> bool:
-        """Whether so much is given up that a second copy of it is to be avoided at any call."""
+        """Return whether the donated arrays are so large that no call should copy them."""
         arrays = (leaf for n in self.argnums for _, leaf in _leaves((args[n],)))
         return sum(getattr(leaf, "nbytes", 0) for leaf in arrays) >= _LARGE
 
     def take(self, args: Sequence[Any]) -> None:
-        """Put something else in the place of the arrays."""
+        """Replace the donated arrays in the arguments by the placeholder."""
         for node in [node for number in self.argnums for node in nodes(args[number])]:
             forget(node)
             children, _, keys, _ = one_level(node)
             for key, child in zip(keys, children, strict=True):
                 if not holds(node, child):
                     continue
-                if _is_open(node):
-                    node[key] = self.instead
+                if _is_mutable(node):
+                    node[key] = self.placeholder
                 else:
-                    object.__setattr__(node, key, self.instead)
+                    object.__setattr__(node, key, self.placeholder)
 
 
 def _leaves(node: Any) -> Iterator[tuple[Any, Any]]:
-    """The leaves below a node in order, each with the node it lies in."""
+    """Yield the leaves below a node in order, each with the node that holds it."""
     for child in one_level(node)[0]:
         if is_leaf(child):
             yield node, child

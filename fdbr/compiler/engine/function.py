@@ -1,4 +1,4 @@
-"""A function that captures programs of another, and replays them."""
+"""`Jitted`, which captures programs of a function and replays them."""
 
 import atexit
 import contextlib
@@ -17,14 +17,14 @@ import attrs
 
 from fdbr import tree
 from fdbr.compiler.backend import is_busy
-from fdbr.compiler.capture.signature import put_together, sign, taken_apart
-from fdbr.compiler.engine.budget import ANY
+from fdbr.compiler.capture.signature import flatten_arguments, sign, unflatten_arguments
+from fdbr.compiler.engine.budget import UNLIMITED
 from fdbr.compiler.engine.cache import Cache, failure_of, is_meant
 from fdbr.compiler.engine.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.donation import Donation
 from fdbr.compiler.engine.outputs import published
-from fdbr.compiler.engine.pullback import Differentiated, Form
+from fdbr.compiler.engine.pullback import DeclinedError, Differentiated, Form
 from fdbr.compiler.engine.report import Report, report_of
 from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
 from fdbr.compiler.engine.tiers import Code
@@ -32,9 +32,11 @@ from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program
 from fdbr.core.collective_log import log_of_meetings, rewind
 from fdbr.core.effects import Callbacks, without_effects
+from fdbr.core.observation import hook
 from fdbr.core.tape import entries
 from fdbr.core.tracer import Tracer, follows_runs, running
 from fdbr.errors.checks import named_as
+from fdbr.errors.public import public
 from fdbr.transforms import harvest
 
 __all__ = ["Jitted", "disable_jit"]
@@ -44,19 +46,19 @@ R = TypeVar("R")
 
 _disabled: ContextVar[bool] = ContextVar("disabled", default=False)
 _log = logging.getLogger("fdbr.jit")
-_NOTHING: Any = (NEVER, None, None)
-_ERRORS = 64  # that are known to be a function's own
-_LITTLE = 0.01  # of a call: what looking up may take
+_NO_LAST: Any = (NEVER, None, None)
+_MAX_ERRORS = 64  # errors of the function itself that are remembered; bounds the memory
+_LOOKUP_SHARE = 0.01  # share of a call from which on the look-up of traces is worth skipping
 
 
 @attrs.frozen(eq=False)
 class _Call:
-    """The arguments of a call, as they are and taken apart.
+    """The arguments of a call, as given and flattened.
 
     Attributes
     ----------
     signature
-        What they are the same kinds by.
+        The hashable key of their structure and avals.
     traced
         Whether a transformation traces one of them.
     start
@@ -80,7 +82,7 @@ class Jitted(Generic[P, R]):
     f
         The function.
     code
-        From a program to what runs it.
+        The factory of `Code` from a program.
     max_traces, donate_argnums, reproducible
         See `jit`.
     now
@@ -102,40 +104,44 @@ class Jitted(Generic[P, R]):
         self._waits, self._now = reproducible, reproducible or now
         self._cache = Cache(f, max_traces, learns=not reproducible)
         self._donation = Donation(self._cache.name, donate_argnums)
-        self._last: Any = _NOTHING
-        self._ordered = _sees_order(f)
+        self._last: Any = _NO_LAST
+        self._ordered = _observes_order(f)
         self._settings = max_traces, donate_argnums, reproducible, now
         _known.add(self)
-        self._marked: Any = None  # what is called where marks are collected
+        self._harvested: Any = None  # the jitted function that also returns harvested marks
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _disabled.get():
             return self._f(*args, **kwargs)
+        if (watch := hook.watch) is not None:
+            result = watch.jitted(self, args, kwargs)
+            if result is not NotImplemented:
+                return result  # type: ignore[no-any-return]
         if harvest.are_collected():
-            return self._marking(args, kwargs)
+            return self._call_harvested(args, kwargs)
         stub, entry, trace = self._last
         result = stub(args, kwargs)
-        while type(result) is GuardFailure:  # what was right for the last call is not for this one
+        while type(result) is GuardFailure:  # this call needs another trace than the last one
             if result is not NO_FIT:
                 trace = trace.after(result, entry.traces)
             if result is NO_FIT or trace not in entry.traces or trace.stub is None:
-                return self._called(args, kwargs)
+                return self._call_any(args, kwargs)
             entry.add(trace)
             self._last = trace.stub, entry, trace
             result = trace.stub(args, kwargs)
         return result
 
-    def _marking(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result for a run whose marks are collected: programs that return them, too."""
+    def _call_harvested(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run with harvested marks: the programs return them as further outputs."""
         watched = harvest.watched_level()
         if watched is not None:
             leaves = tree.leaves((args, kwargs))
             if any(isinstance(leaf, Tracer) and leaf._trace.level > watched for leaf in leaves):
-                return self._f(*args, **kwargs)  # backward passes go on outside
-        if self._marked is None or (watched is not None) is not self._marked[0]:
+                return self._f(*args, **kwargs)  # a backward pass continues outside this call
+        if self._harvested is None or (watched is not None) is not self._harvested[0]:
             f = harvest.alone(self._f, watched is not None)
-            self._marked = watched is not None, Jitted(f, self._code, *self._settings)
-        marked = self._marked[1]
+            self._harvested = watched is not None, Jitted(f, self._code, *self._settings)
+        marked = self._harvested[1]
 
         def replayed(_: Any) -> Any:
             with harvest.uncollected():
@@ -143,54 +149,55 @@ class Jitted(Generic[P, R]):
 
         return harvest.through(replayed, self._f)
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result for arguments of any kind."""
-        if sys.is_finalizing():  # modules that a capture would import are not found any more
+    def _call_any(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run with arguments of any signature."""
+        if sys.is_finalizing():  # a capture would import modules, which fails at shutdown
             return self._f(*args, **kwargs)
         if not follows_runs():
-            return self._looked_up(args, kwargs)
-        with log_of_meetings():  # for what runs in the place of what does not hold
-            return self._looked_up(args, kwargs)
+            return self._call_looked_up(args, kwargs)
+        with log_of_meetings():  # a run that starts over replays the collectives already done
+            return self._call_looked_up(args, kwargs)
 
-    def _looked_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_looked_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start = time.perf_counter()
         self._donation.check(args)
-        if self._last is not _NOTHING:
-            self._cache.use(self._last[1])  # which stubs do not note
-        call = self._taken_apart(args, kwargs, start)
+        if self._last is not _NO_LAST:
+            self._cache.use(self._last[1])  # call stubs do not record their use
+        call = self._flattened(args, kwargs, start)
         if call.traced:
             inside = Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
-            result = inside.result()
-            if result is NotImplemented:  # the transformation around it goes on inside
-                return self._timed(inside.entry, args, kwargs)
-            return result
+            try:
+                return inside.result()
+            except DeclinedError:  # the outer transformation must trace the function itself
+                pass
+            return self._run_timed(inside.entry, args, kwargs)
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
         if entry.heavy is None:
             entry.heavy = self._donation.is_large(args)
         if entry.heavy and entry.traces:
-            result = self._written_over(entry, call)
+            result = self._replay_donated(entry, call)
             if type(result) is not GuardFailure:
                 return result
-            call = self._taken_apart(args, kwargs, start)
-        if not (self._waits or entry.heavy) and entry.rests():
-            result = self._as_it_is(entry, call)
+            call = self._flattened(args, kwargs, start)
+        if not (self._waits or entry.heavy) and entry.runs_eagerly():
+            result = self._run_eagerly(entry, call)
         else:
-            result = self._replayed(entry, call)
+            result = self._replay(entry, call)
         self._donation.take(args)
         return result
 
-    def _taken_apart(
+    def _flattened(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], start: float = 0.0
     ) -> _Call:
         if not self._ordered:
             kwargs = dict(sorted(kwargs.items()))
-        leaves, structure = taken_apart(args, kwargs, self._cache.readers)
+        leaves, structure = flatten_arguments(args, kwargs, self._cache.readers)
         return _Call(args, kwargs, leaves, structure, *sign(structure, leaves), start)
 
-    def _written_over(self, entry: Specialization, call: _Call) -> Any:
-        """The result by the program that ran last, written over what is given up.
+    def _replay_donated(self, entry: Specialization, call: _Call) -> Any:
+        """Replay the last trace with donated buffers reused in place.
 
-        A `GuardFailure` if it does not hold; then the arguments are as they were.
+        The result is a `GuardFailure` if the trace does not hold; then the arguments are unchanged.
         """
         trace = entry.traces[0]
         run = trace.run
@@ -198,42 +205,42 @@ class Jitted(Generic[P, R]):
             stub = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
             trace.over = run, stub
         stub = trace.over[1]
-        call.leaves.clear()  # so that nobody but the arguments refers to them
+        call.leaves.clear()  # an array is overwritten only if the arguments hold its only reference
         rewind()
         result = stub(call.args, call.kwargs)
         if type(result) is GuardFailure:
             return result
         if trace.stub is None and trace.code.is_best(entry.budget.eager):
-            trace.stub = self._remembering(stub) if trace.meets else stub
+            trace.stub = self._with_collective_log(stub) if trace.meets else stub
         if trace.stub is not None:
             self._last = trace.stub, entry, trace
         entry.replayed(trace, time.perf_counter() - call.start)
         return result
 
-    def _replayed(self, entry: Specialization, call: _Call) -> Any:
-        """The result of the trace that holds, or of a new one, or of the function itself."""
-        moving, budget = entry.chosen(call.leaves), entry.budget
+    def _replay(self, entry: Specialization, call: _Call) -> Any:
+        """Replay the trace that holds, else capture a new one or run the function itself."""
+        moving, budget = entry.moving_leaves(call.leaves), entry.budget
         outs, trace, why = entry.replay(moving, self._cache.bound)
         if trace is not None:
             if trace.stub is None and trace.code.is_best(budget.eager):
                 stub = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
-                trace.stub = self._remembering(stub) if trace.meets else stub
+                trace.stub = self._with_collective_log(stub) if trace.meets else stub
             if trace.stub is not None:
                 self._last = trace.stub, entry, trace
             result = tree.unflatten(trace.form, published(outs, moving))
             entry.replayed(trace, time.perf_counter() - call.start)
             return result
-        self._last = _NOTHING
+        self._last = _NO_LAST
         if entry.traces:
             budget.spend(time.perf_counter() - call.start)
         heavy = entry.heavy and not entry.traces
-        limit = ANY if self._now or heavy else budget.steps_to_capture()
+        limit = UNLIMITED if self._now or heavy else budget.steps_to_capture()
         if why and not limit and self._cache.learns:
             limit = entry.probe()
         if not (why and limit):
             if why:
                 entry.skip(EARLY)
-            return self._as_it_is(entry, call)
+            return self._run_eagerly(entry, call)
         start = time.perf_counter()
         result = self._capture(entry, call, why, limit)
         if heavy:
@@ -242,12 +249,12 @@ class Jitted(Generic[P, R]):
             entry.captured(time.perf_counter() - start)
         return result
 
-    def _remembering(self, stub: CallStub) -> CallStub:
-        """A call stub for what other processes do, too: what does not fit does not meet them again.
+    def _with_collective_log(self, stub: CallStub) -> CallStub:
+        """Wrap a call stub with collectives so that a failed guard does not repeat them.
 
-        Where it is for traces around it to know of that, it does not fit.
+        The wrapped stub fits no call inside another trace, which must record the collectives.
         """
-        alive = weakref.ref(self)  # which refers to the stub
+        alive = weakref.ref(self)  # a strong reference would be a cycle through the stub
 
         def remembering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             jitted = alive()
@@ -257,31 +264,31 @@ class Jitted(Generic[P, R]):
                 result = stub(args, kwargs)
                 if type(result) is GuardFailure:
                     rewind()
-                    return jitted._called(args, kwargs)
+                    return jitted._call_any(args, kwargs)
                 return result
 
         return remembering
 
-    def _as_it_is(self, entry: Specialization, call: _Call) -> Any:
-        """Run the function itself, and note how long it took.
+    def _run_eagerly(self, entry: Specialization, call: _Call) -> Any:
+        """Run the function itself, and record how long it took.
 
-        Where looking for that counts, the next calls are not looked up.
+        If looking traces up is a relevant part of that, the next calls skip it.
         """
         if entry.runs_traced and entry.obstacle != TWICE:
-            return self._as_captured(entry, call)
+            return self._run_as_captured(entry, call)
         if self._donation.argnums:
-            # What is given up has nodes of its own, which the result may have, too.
-            return self._timed(entry, *put_together(call.structure, call.leaves))
+            # The caller's nodes lose their donated arrays, so the function gets nodes of its own.
+            return self._run_timed(entry, *unflatten_arguments(call.structure, call.leaves))
         lookup = time.perf_counter() - call.start
-        result = self._timed(entry, call.args, call.kwargs)
-        eager, seconds = entry.budget.eager, entry.resting()
-        if lookup > _LITTLE * eager and seconds > eager:
+        result = self._run_timed(entry, call.args, call.kwargs)
+        eager, seconds = entry.budget.eager, entry.eager_seconds()
+        if lookup > _LOOKUP_SHARE * eager and seconds > eager:
             entries = list(self._cache.specializations.values())
             if not any(other.traces for other in entries if other is not entry):
-                self._last = self._resting(entry, seconds), entry, None
+                self._last = self._eager_stub(entry, seconds), entry, None
         return result
 
-    def _timed(
+    def _run_timed(
         self, entry: Specialization | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         rewind(last=True)
@@ -292,14 +299,14 @@ class Jitted(Generic[P, R]):
             entry.budget.ran(seconds, entries() - before, disturbed=is_busy())
         return result
 
-    def _resting(self, entry: Specialization, seconds: float) -> CallStub:
-        """A call stub that runs the function as it is for some seconds, and then fits no more."""
+    def _eager_stub(self, entry: Specialization, seconds: float) -> CallStub:
+        """Return a call stub that runs the function itself for some seconds, then fits no call."""
         f, taken, runs = self._f, 0.0, 0
 
         def stub(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             nonlocal taken, runs
             if taken > seconds:
-                if runs:  # it may be asked once more
+                if runs:  # the stub may be called again before it is replaced
                     entry.budget.ran(taken / runs, runs=runs, disturbed=is_busy())
                     runs = 0
                 return NO_FIT
@@ -317,20 +324,22 @@ class Jitted(Generic[P, R]):
         entry: Specialization,
         call: _Call,
         why: str,
-        limit: int = ANY,
+        limit: int = UNLIMITED,
         runs: bool = True,
     ) -> Any:
-        """Capture at most so many steps of a run; its result, if it ``runs`` for more than that."""
+        """Capture at most ``limit`` steps of a run; return its result if it ``runs`` to the end."""
         form: Any = None
         leaves, structure = call.leaves, call.structure
         donated = self._donation.positions(call.args)
 
         def run(traced: list[Any]) -> list[Any]:
             nonlocal form
-            found, form = tree.flatten(self._cache.called(entry.filled(leaves, traced), structure))
+            found, form = tree.flatten(
+                self._cache.call_checked(entry.filled(leaves, traced), structure)
+            )
             return found
 
-        # Where ranks communicate, the program's own run asks them, for the bits of later calls.
+        # Where ranks communicate, the collectives run in the program, for the bits of later calls.
         rehearsed = runs and self._waits and follows_runs()
         has_effects = runs and not rehearsed
         failure: Exception | None = None
@@ -345,16 +354,16 @@ class Jitted(Generic[P, R]):
             if failure is not None:
                 callbacks.begin_anew()
                 try:
-                    return self._untraced(entry, call, failure)
+                    return self._run_after_error(entry, call, failure)
                 finally:
-                    del failure  # which refers to this frame
+                    del failure  # its traceback refers to this frame
             if found is None:
                 callbacks.begin_anew()
-                return self._eagerly(call) if runs else None
+                return self._call_function(call) if runs else None
             captured, captures = found
             if not captured.obstacle or captured.is_setup:
-                places = range(len(leaves)) if entry.moving is None else entry.moving
-                pairs = zip(places, captured.program.inputs, strict=False)
+                positions = range(len(leaves)) if entry.moving is None else entry.moving
+                pairs = zip(positions, captured.program.inputs, strict=False)
                 given = frozenset(v for i, v in pairs if i in donated)
                 captured.program = attrs.evolve(captured.program, donated=given)
                 code = self._code(captured.program, alone=False)
@@ -363,25 +372,25 @@ class Jitted(Generic[P, R]):
                     _log.info("%s: traced %d steps; %s", self._cache.name, steps, code.state)
                     entry.add(CompiledTrace(captured, code, captures, form, why))
                 if runs and self._waits:
-                    moving = entry.chosen(leaves)
+                    moving = entry.moving_leaves(leaves)
                     rewind()
                     callbacks.begin_anew()
-                    # If it fails, it will for the same arguments, and the function run as here.
+                    # If it fails, the function fails for the same arguments, and runs below.
                     with contextlib.suppress(Exception):
                         return tree.unflatten(form, published(code.run_or_step(*moving), moving))
             if rehearsed:
-                return self._eagerly(call)
+                return self._call_function(call)
             entry.runs_traced = self._waits
             return tree.unflatten(form, captured.result)
 
-    def _as_captured(self, entry: Specialization, call: _Call) -> Any:
-        """Run the function as it is run where it is captured, for the same bits as then."""
+    def _run_as_captured(self, entry: Specialization, call: _Call) -> Any:
+        """Run the function traced, as in a capture, to get the same bits as the capture gave."""
         form: Any = None
 
         def run(traced: list[Any]) -> list[Any]:
             nonlocal form
             found, form = tree.flatten(
-                self._cache.called(entry.filled(call.leaves, traced), call.structure)
+                self._cache.call_checked(entry.filled(call.leaves, traced), call.structure)
             )
             return found
 
@@ -398,39 +407,39 @@ class Jitted(Generic[P, R]):
             if failure is not None:
                 callbacks.begin_anew()
                 try:
-                    return self._untraced(entry, call, failure)
+                    return self._run_after_error(entry, call, failure)
                 finally:
-                    del failure  # which refers to this frame
+                    del failure  # its traceback refers to this frame
         return tree.unflatten(form, result)
 
-    def _untraced(self, entry: Specialization, call: _Call, error: Exception) -> Any:
-        """The function's own result, or error, where a run that was traced has raised one.
+    def _run_after_error(self, entry: Specialization, call: _Call, error: Exception) -> Any:
+        """Return the function's own result, or raise its error, after its traced run has raised.
 
-        An error is its own if it has raised it before, from the same lines.
+        An error is the function's own if it has raised it before, from the same lines.
         """
-        why, raised = failure_of(error), _raised(error)
+        why, raised = failure_of(error), _origin_of(error)
         if raised in entry.errors:
             try:
                 raise error
             finally:
-                del error  # whose traceback refers to this frame
+                del error  # its traceback refers to this frame
         try:
-            result = self._eagerly(call)
+            result = self._call_function(call)
         except Exception as own:
             if isinstance(error, type(own)):
-                if len(entry.errors) >= _ERRORS:
+                if len(entry.errors) >= _MAX_ERRORS:
                     entry.errors.clear()
                 entry.errors.add(raised)
-                raise error from None  # which says more
+                raise error from None  # the traced error has the better message
             raise
         finally:
-            del error  # which may refer to this frame
+            del error  # its traceback may refer to this frame
         entry.refuse(why)
         return result
 
-    def _eagerly(self, call: _Call) -> Any:
-        """Call the function itself with arguments that were taken apart."""
-        args, kwargs = put_together(call.structure, call.leaves)
+    def _call_function(self, call: _Call) -> Any:
+        """Call the function itself with arguments that were flattened."""
+        args, kwargs = unflatten_arguments(call.structure, call.leaves)
         rewind(last=True)
         return self._f(*args, **kwargs)
 
@@ -438,7 +447,7 @@ class Jitted(Generic[P, R]):
         """Compile for such arguments ahead of calls, and wait for it.
 
         The function is run once with them, unless that has been traced; and once more, if the
-        first run has set up something around it.  Nothing is given up.
+        first run has initialised a captured variable.  Nothing is donated.
 
         Returns
         -------
@@ -462,30 +471,30 @@ class Jitted(Generic[P, R]):
                 f"as it is: {entry.obstacle}"
             )
         trace.code.finish()
-        with without_effects(), contextlib.suppress(GuardFailure):  # kernels may round otherwise
-            trace.code.rehearse(*entry.chosen(leaves))
+        with without_effects(), contextlib.suppress(GuardFailure):  # kernels may round differently
+            trace.code.rehearse(*entry.moving_leaves(leaves))
         return self
 
     def fitting(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Specialization, CompiledTrace | None, list[Any], Any]:
-        """Find the program for such arguments, or capture one; and their leaves."""
-        call = self._taken_apart(args, kwargs)
+        """Find the program for such arguments or capture one; return it with their leaves."""
+        call = self._flattened(args, kwargs)
         if call.traced:
             raise TypeError(f"fdbr.jit: {self._cache.name}: an argument is traced")
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
-        moving = entry.chosen(call.leaves)
+        moving = entry.moving_leaves(call.leaves)
         with without_effects():
             trace, why = entry.replay(moving, self._cache.bound, rehearses=True)[1:]
         if trace is None and why:
             self._capture(entry, call, why, runs=False)
-            if entry.was_set_up:  # there is something to be read now
+            if entry.was_set_up:  # the first run has set up what the second one reads
                 self._capture(entry, call, why, runs=False)
             trace = entry.traces[0] if entry.traces else None
         return entry, trace, call.leaves, call.structure
 
     def programs(self) -> tuple[Program, ...]:
-        """The programs that are replayed, after the passes; print one to read it."""
+        """Return the programs that are replayed, after the passes; print one to read it."""
         entries = list(self._cache.specializations.values())
         traces = [trace for entry in entries for trace in entry.traces]
         forms = [trace.form for trace in traces]
@@ -493,19 +502,19 @@ class Jitted(Generic[P, R]):
         return (*(trace.program for trace in traces), *pullbacks)
 
     def report(self) -> Report:
-        """Report on the captured programs; print it to read it."""
+        """Return a report on the captured programs; print it to read it."""
         return report_of(self._cache.name, self._cache.specializations.values())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        """Traces stay behind: a copy in another process makes its own."""
+        """Pickle without traces: a copy in another process makes its own."""
         path = str(vars(self).get("__qualname__"))
         found: Any = sys.modules.get(self.__module__)
         for name in path.split("."):
             found = getattr(found, name, None)
-        if found is self:  # it stands where its name says, as with the decorator
+        if found is self:  # the decorated function is importable by its name
             return path
         return Jitted, (self._f, self._code, *self._settings)
 
@@ -514,11 +523,12 @@ class Jitted(Generic[P, R]):
         return f"<fdbr.jit of {self._cache.name}: {count} trace{'s' * (count != 1)}>"
 
 
+@public("fdbr")
 @contextlib.contextmanager
 def disable_jit() -> Iterator[None]:
-    """Have jitted functions run as they are, as long as the block lasts, in this thread or task.
+    """Run jitted functions eagerly while the block lasts, in this thread or task.
 
-    So a debugger steps through them, and every line shows what it does.
+    A debugger then steps through the lines of the function itself.
 
     >>> import fdbr
     >>> f = fdbr.jit(lambda x: x + 1)
@@ -540,7 +550,7 @@ _known: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
 
 @atexit.register
 def _tell() -> None:
-    """Log which functions end before compiled code has taken over."""
+    """Log the functions whose compiled code was not in use when the process ended."""
     if _log.isEnabledFor(logging.INFO):
         for jitted in list(_known):
             report = jitted.report()
@@ -548,16 +558,16 @@ def _tell() -> None:
                 _log.info("the process ends before compiled code is in use for %s", report)
 
 
-def _raised(error: Exception) -> tuple[Any, ...]:
-    """The type of an error, and the lines through which it came."""
+def _origin_of(error: Exception) -> tuple[Any, ...]:
+    """Return the type of an error, and the lines through which it was raised."""
     frames = traceback.walk_tb(error.__traceback__)
     return (type(error), *((frame.f_code, line) for frame, line in frames))
 
 
-def _sees_order(f: Callable[..., Any]) -> bool:
-    """Whether a function may see in which order keywords are given."""
+def _observes_order(f: Callable[..., Any]) -> bool:
+    """Return whether a function can observe the order of its keyword arguments."""
     try:
         parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
-    except (TypeError, ValueError):  # it does not say
+    except (TypeError, ValueError):  # builtins may have no signature
         return True
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

@@ -1,7 +1,7 @@
-"""Python's collector of garbage, while a program is built.
+"""Python's cyclic garbage collector while a program is built.
 
-It begins anew after some hundred new objects, and looks at those of a program again and again, none
-of which is garbage: half of the time that a capture took, and the passes.
+By default it starts after some hundred new objects.  While a program grows it would scan all its
+objects again and again, though none is garbage; that took half of the time of captures and passes.
 """
 
 import contextlib
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 __all__ = ["collecting_seldom"]
 
-_MANY = 100_000  # new objects
+_MANY = 100_000  # new objects between two collections
 
 
 @contextlib.contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """Have garbage be looked for after many new objects only, as long as the block lasts."""
+    """Collect garbage only after many new objects, while the block lasts."""
     few, *older = gc.get_threshold()
-    if not 0 < few < _MANY:  # 0: it is never looked for
+    if not 0 < few < _MANY:  # 0: the user has switched collection off
         yield
         return
     gc.set_threshold(_MANY, *older)

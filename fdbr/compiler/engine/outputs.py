@@ -1,4 +1,4 @@
-"""Results as they are handed out: read-only, and never an argument's own memory."""
+"""Results as they are returned: read-only, and never the memory of an argument."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["published"]
 
 
 def published(outs: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
-    """The outputs of a program on some leaves, as they are handed out."""
+    """Return the outputs of a program on some leaves as read-only arrays of their own."""
     given = set(map(id, leaves))
     owners: set[int] | None = None
     result = []

@@ -1,4 +1,4 @@
-"""A function and its pullback as one capture, divided into two programs."""
+"""Capture a function with its pullback, and divide the capture into two programs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,8 +17,8 @@ __all__ = ["Partition"]
 class Partition:
     """The forward and the backward pass of a function of leaves.
 
-    The program of the forward pass gives, beyond the function's results, what the backward pass
-    needs of it; that of the backward pass takes this and the cotangents of results.
+    The forward program returns the function's results and the residuals of the backward pass; the
+    backward program takes the residuals and the cotangents of results.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ class Partition:
     Attributes
     ----------
     own
-        Which results depend on what is differentiated.
+        Which results depend on the differentiated leaves.
     seeds
-        The kinds of those results' cotangents; `None` for those that have none.
-    places
-        Which of the differentiated leaves have one: their numbers.
+        The avals of the cotangents of those results; `None` for a result without cotangent.
+    gradient_indices
+        The indices of the differentiated leaves that have a gradient.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class Partition:
         self._f: Any = f
         self._mine = mine
         self._used = used
-        self._mark = 0  # where the backward pass begins
+        self._mark = 0  # the index of the first step of the backward pass
         self._seeds: list[Variable] = []
         self.seeds: list[Kind | None] = []
         self.own: list[bool] = []
-        self.places: list[int] = []
+        self.gradient_indices: list[int] = []
 
     def capture(self, leaves: list[Any]) -> list[Any]:
-        """Run both passes on captured leaves; the results, and the cotangents of leaves."""
-        self.seeds, self._seeds = [], []  # it may be run once more
+        """Run both passes on captured leaves; return the results and the gradients of leaves."""
+        self.seeds, self._seeds = [], []  # a capture may be repeated
         capture = next(leaf for leaf in leaves if isinstance(leaf, CaptureTracer))._trace
         trace = ReverseTrace("jit", self._f)
         leaves = [
@@ -75,32 +75,32 @@ class Partition:
             self.seeds.append(tracer.variable.kind)
             self._seeds.append(tracer.variable)
             roots.append((out.node, tracer))
-        assert not trace.awaited  # no function that others wait for is captured so
-        with np.errstate(all="ignore"):  # these are no cotangents that anybody gave
-            slopes = backward(roots)
-        self.places = [i for i, number in enumerate(inputs) if number in slopes]
+        assert not trace.awaited  # functions with pending cotangents are captured elsewhere
+        with np.errstate(all="ignore"):  # the example cotangents are not the user's
+            gradients = backward(roots)
+        self.gradient_indices = [i for i, number in enumerate(inputs) if number in gradients]
         values = [out.value if own else out for out, own in zip(outs, self.own, strict=True)]
-        return values + [slopes[inputs[i]] for i in self.places]
+        return values + [gradients[inputs[i]] for i in self.gradient_indices]
 
-    def divided(self, program: Program) -> tuple[Program, Program] | None:
-        """The two programs; `None` if there are guards in the backward pass."""
+    def divide(self, program: Program) -> tuple[Program, Program] | None:
+        """Return the two programs; `None` if there are guards in the backward pass."""
         before, after = program.steps[: self._mark], program.steps[self._mark :]
         if any(isinstance(step, Guard) for step in after):
             return None
         count = len(self.own)
-        results, slopes = program.outputs[:count], program.outputs[count:]
+        results, gradients = program.outputs[:count], program.outputs[count:]
         made = {*self._seeds, *(out for step in after for out in step.outs)}
         read = [variable for step in after for variable in step.reads]
-        read += [slope for slope in slopes if type(slope) is Variable]
+        read += [gradient for gradient in gradients if type(gradient) is Variable]
         crossing = tuple(dict.fromkeys(variable for variable in read if variable not in made))
         forward = Program(program.name, program.inputs, before, (*results, *crossing))
         name = f"pullback of {program.name}"
-        self._f = None  # it refers to the arguments of this call, and to what this is kept in
-        return forward, Program(name, (*crossing, *self._seeds), after, slopes)
+        self._f = None  # it refers to the arguments of this call, and to the owner of this object
+        return forward, Program(name, (*crossing, *self._seeds), after, gradients)
 
 
 def _example(out: Any) -> Any:
-    """A cotangent of an output, to capture the backward pass with."""
+    """Return an example cotangent of an output, to capture the backward pass with."""
     while isinstance(out, Tracer):
         out = out.value
     xp = array_module(out)

@@ -1,15 +1,19 @@
-"""A jitted function in reverse mode: on the tape it is one entry, whose rule is a program."""
+"""A jitted function in reverse mode: one entry on the tape, whose vjp rule is a program.
+
+The call is a higher-order primitive with a reverse rule alone.  Under other transformations, and
+where no program is to be captured, it is declined, and the function itself is called.
+"""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fdbr import tree
-from fdbr.compiler.capture.signature import put_together, sign
-from fdbr.compiler.engine.budget import ANY
+from fdbr.compiler.capture.signature import sign, unflatten_arguments
+from fdbr.compiler.engine.budget import UNLIMITED
 from fdbr.compiler.engine.cache import Cache, failure_of, is_meant
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.outputs import published
@@ -20,12 +24,17 @@ from fdbr.compiler.ir.program import Kind, Program
 from fdbr.core.array_modules import protect
 from fdbr.core.collective_log import refusing_meetings
 from fdbr.core.effects import without_effects
+from fdbr.core.higher_order import HigherOrder
 from fdbr.core.ownership import retain_from
 from fdbr.core.tape import ReverseTracer
-from fdbr.core.tracer import Tracer, ended, escaped
+from fdbr.core.tracer import Trace, Tracer
 from fdbr.transforms.vjp import vjp
 
-__all__ = ["Differentiated", "Form"]
+__all__ = ["DeclinedError", "Differentiated", "Form"]
+
+
+class DeclinedError(Exception):
+    """The function itself is to be called, on traced values."""
 
 
 class Form:
@@ -50,7 +59,7 @@ class Form:
 
 
 class Differentiated:
-    """One call of a jitted function with values that a transformation in reverse mode traces.
+    """One call of a jitted function with traced values.
 
     Parameters
     ----------
@@ -78,70 +87,80 @@ class Differentiated:
         self.cache = cache
         self.waits = waits
         self.entry: Specialization | None = None
+        self.form: Any = None
         self.compiler = compiler
         self.structure = structure
-        self.mine = tuple(issubclass(type(leaf), Tracer) for leaf in leaves)
-        self.tracers = [leaf for leaf, mine in zip(leaves, self.mine, strict=True) if mine]
-        self.trace: Any = self.tracers[0]._trace
         self.leaves = leaves
+        self.mine: tuple[bool, ...] = ()
+        self.values: list[Any] = []
+        self.results: list[Any] = []  # those that depend on no traced value
 
     def result(self) -> Any:
-        """The result; `NotImplemented` where the function itself is to be called.
+        """The result.
 
-        That is where other transformations are at work.
+        Raises
+        ------
+        DeclinedError
+            If the function itself is to be called.
         """
-        trace = self.trace
-        for tracer in self.tracers:
-            if type(tracer) is not ReverseTracer or tracer._trace is not trace:
-                return NotImplemented
-            if isinstance(tracer.value, Tracer):
-                return NotImplemented
-        if ended(trace):
-            raise escaped(trace, "fdbr.jit")
-        values = self.values = [self._kept(leaf) for leaf in self.leaves]
+        leaves = _JITTED.apply(*self.leaves, call=self)
+        if self.results:
+            traced, constants = iter(leaves), iter(self.results)
+            leaves = [next(traced if yes else constants) for yes in self.form.partition.own]
+            self.results = []  # which the tape would keep alive
+        return tree.unflatten(self.form.structure, leaves)
+
+    def reverse(self, trace: Any, values: list[Any], mine: list[bool]) -> Any:
+        """The results that depend on traced values, and their vjp rule."""
+        for value in values:
+            if issubclass(type(value), Tracer):  # of another transformation
+                raise DeclinedError
+        self.mine = tuple(mine)
+        values = self.values = [_kept(trace, leaf) for leaf in self.leaves]
         kinds = (self.mine, *sign(self.structure, values)[0])
         self.entry = entry = self.cache.entry((None, *kinds), values, self.structure)
         used = entry.wanted
         if used is not None:
             entry = self.cache.entry((used, *kinds), values, self.structure)
             entry.budget = self.entry.budget
-        if not self.waits and entry.rests():
-            return NotImplemented
+        if not self.waits and entry.runs_eagerly():
+            raise DeclinedError
         start = time.perf_counter()
-        moving = [self._kept(value) for value in entry.chosen(values)]
+        moving = [_kept(trace, value) for value in entry.moving_leaves(values)]
         outs, compiled, why = entry.replay(moving, self.cache.bound)
         if compiled is None and why:
             budget = self.entry.budget
             if not (self.waits or budget.steps_to_capture()):
                 entry.skip(EARLY)
-                return NotImplemented
+                raise DeclinedError
             compiled = self._capture(entry, used, why)
-            moving = [self._kept(value) for value in entry.chosen(values)]
+            moving = [_kept(trace, value) for value in entry.moving_leaves(values)]
             try:
                 outs = compiled and compiled.code.run_or_step(*moving)
             except Exception as error:  # a kernel may round otherwise; or the function raises it
                 entry.skip(f"a replay raised {type(error).__name__}")
-                return NotImplemented
+                raise DeclinedError from error
             finally:
                 entry.captured(time.perf_counter() - start)
         elif compiled is not None:
             entry.replayed(compiled, time.perf_counter() - start)
-        return NotImplemented if compiled is None else self._traced(outs, compiled.form)
-
-    def _kept(self, leaf: Any) -> Any:
-        """The value of a leaf, kept as it is until the backward pass."""
-        kind = type(leaf)
-        if issubclass(kind, ReverseTracer):
-            leaf.value = retain_from(self.trace, leaf.value)
-            return leaf.value
-        return protect(leaf) if issubclass(kind, np.ndarray) else leaf
+        if compiled is None:
+            raise DeclinedError
+        form = self.form = compiled.form
+        own = form.partition.own
+        results, residuals = published(outs[: len(own)], self.values), outs[len(own) :]
+        self.results = [result for result, yes in zip(results, own, strict=True) if not yes]
+        if not form.partition.gradient_indices:
+            return [result for result, yes in zip(results, own, strict=True) if yes], None
+        traced = [out for out, yes in zip(outs, own, strict=False) if yes]
+        return traced, self._vjp(form, residuals)
 
     def _capture(self, entry: Specialization, used: Any, why: str) -> CompiledTrace | None:
         structure: Any = None
 
         def flat(leaves: list[Any]) -> list[Any]:
             nonlocal structure
-            found, structure = tree.flatten(self.cache.called(leaves, self.structure))
+            found, structure = tree.flatten(self.cache.call_checked(leaves, self.structure))
             return found
 
         flat.__qualname__ = self.cache.name
@@ -156,7 +175,7 @@ class Differentiated:
                     lambda traced: partition.capture(entry.filled(self.values, traced)),
                     self.values,
                     self.structure,
-                    ANY,  # a run that is cut off would have to be made once more
+                    UNLIMITED,  # a run that is cut off would have to be made once more
                 )
             except Exception as error:
                 if is_meant(error):
@@ -169,7 +188,7 @@ class Differentiated:
         found, captures = captured
         if found.cut or (found.obstacle and _has_tracers(found.program)):
             return None
-        programs = partition.divided(found.program)
+        programs = partition.divide(found.program)
         if programs is None:
             entry.give_up("its backward pass has guards")
             entry.skip(entry.obstacle)
@@ -183,28 +202,13 @@ class Differentiated:
             entry.add(compiled)
         return compiled
 
-    def _traced(self, outs: tuple[Any, ...], form: Form) -> Any:
-        """The result, with what depends on the traced values traced."""
-        own = form.partition.own
-        values, residuals = outs[: len(own)], outs[len(own) :]
-        results = published(values, self.values)
-        if form.partition.places:
-            parents = [self.tracers[i].node for i in form.partition.places]
-            pull = self._pull(form, residuals)
-            mine = tuple(value for value, yes in zip(values, own, strict=True) if yes)
-            traced = iter(self.trace.joint(f"jit({self.cache.name})", mine, parents, pull))
-            results = [
-                next(traced) if yes else result for result, yes in zip(results, own, strict=True)
-            ]
-        return tree.unflatten(form.structure, results)
-
-    def _pull(self, form: Form, residuals: tuple[Any, ...]) -> Callable[[list[Any]], list[Any]]:
-        """The rule of the call: from the cotangents of results to those of parents."""
-        self.leaves = self.tracers = []  # the tape refers to parents by itself
+    def _vjp(self, form: Form, residuals: tuple[Any, ...]) -> Callable[[list[Any]], list[Any]]:
+        """The vjp rule of the call: from the cotangents of results to those of traced leaves."""
+        self.leaves = []  # the tape refers to parents by itself
         partition, entry = form.partition, self.entry
         assert entry is not None
 
-        def pull(cotangents: list[Any]) -> list[Any]:
+        def vjp_of_call(cotangents: list[Any]) -> list[Any]:
             pairs = list(zip(cotangents, partition.seeds, strict=True))
             if any((ct is None) is not (kind is None) for ct, kind in pairs):
                 # The next call captures a backward pass for the cotangents that there ever were.
@@ -215,16 +219,25 @@ class Differentiated:
             if any(
                 ct is not None and (kind is None or isinstance(ct, Tracer)) for ct, kind in pairs
             ):
-                return self._pulled(partition, cotangents)
+                return self._vjp_of_function(partition, cotangents)
             seeds = [_seed(ct, kind) for ct, kind in pairs if kind is not None]
             try:
-                return list(form.code.run(*residuals, *seeds))
+                return self._spread(partition, form.code.run(*residuals, *seeds))
             except Exception:  # the function itself raises it better
-                return self._pulled(partition, cotangents)
+                return self._vjp_of_function(partition, cotangents)
 
-        return pull
+        return vjp_of_call
 
-    def _pulled(self, partition: Partition, cotangents: list[Any]) -> list[Any]:
+    def _spread(self, partition: Partition, found: Sequence[Any]) -> list[Any]:
+        """The cotangents of all traced leaves, of which only some have one."""
+        if len(partition.gradient_indices) == sum(self.mine):
+            return list(found)
+        full: list[Any] = [None] * sum(self.mine)
+        for i, cotangent in zip(partition.gradient_indices, found, strict=True):
+            full[i] = cotangent
+        return full
+
+    def _vjp_of_function(self, partition: Partition, cotangents: list[Any]) -> list[Any]:
         """The cotangents of parents by the function itself."""
 
         def flat(*primals: Any) -> list[Any]:
@@ -233,14 +246,46 @@ class Differentiated:
                 next(given) if mine else value
                 for value, mine in zip(self.values, self.mine, strict=True)
             ]
-            args, kwargs = put_together(self.structure, leaves)
+            args, kwargs = unflatten_arguments(self.structure, leaves)
             outs = tree.leaves(self.cache.f(*args, **kwargs))
             return [out for out, own in zip(outs, partition.own, strict=True) if own]
 
         flat.__qualname__ = self.cache.name
         primals = [value for value, mine in zip(self.values, self.mine, strict=True) if mine]
-        slopes = vjp(flat, *primals)[1](cotangents)
-        return [slopes[i] for i in partition.places]
+        return list(vjp(flat, *primals)[1](cotangents))
+
+
+def _kept(trace: Any, leaf: Any) -> Any:
+    """The value of a leaf, kept as it is until the backward pass."""
+    kind = type(leaf)
+    if issubclass(kind, ReverseTracer):
+        leaf.value = retain_from(trace, leaf.value)
+        return leaf.value
+    return protect(leaf) if issubclass(kind, np.ndarray) else leaf
+
+
+class _JittedCall(HigherOrder):
+    """The primitive of all calls; its operands are the leaves of the arguments."""
+
+    __slots__ = ()
+
+    def title(self, params: dict[str, Any]) -> str:
+        return f"jit({params['call'].cache.name})"
+
+    def missing(self, trace: Trace) -> BaseException:
+        return DeclinedError()
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise DeclinedError
+
+
+_JITTED = _JittedCall(
+    "jit",
+    _refuse,
+    reverse=lambda trace, values, mine, call: call.reverse(trace, values, mine),
+    capture=_refuse,
+)
 
 
 def _has_tracers(program: Program) -> bool:

@@ -20,34 +20,33 @@ class Kept:
     Attributes
     ----------
     arguments
-        The kinds of the leaves of the arguments.
+        The avals of the leaves of the arguments.
     answers
-        The answers that Python control flow got, which guards check.
+        The outcomes that Python control flow got, which guards check.
     steps
-        How many steps there were as captured, and after the passes; the same number twice, if it
-        has not gone through them yet.
+        The numbers of steps as captured and after the passes; equal until the passes have run.
     compiled
         Whether it has gone through the passes.
     seconds
-        What that took, the compilation of kernels aside.
+        The time that the passes took, without the compilation of kernels.
     waiting
-        How many of its kernels were not compiled when they ran last, so that NumPy stood in.
+        The number of kernels that are not compiled yet; NumPy runs in their place.
     kernels
-        How many there are.
+        The number of all kernels.
     code_bytes
-        Those of the machine code of the kernels that are there.
+        The size of the machine code of the compiled kernels.
     kernel_seconds
-        What compiling these took; nothing, if they were found on disk.
+        The time that compiling these took; 0 if they were found in the cache on disk.
     memory
-        Bytes that results take while it runs, and those of arrays that are no arguments.
+        Bytes of temporaries and results while it runs, and of constant arrays.
     runs
-        How often it was replayed.
+        The number of replays.
     why
         Why it was captured.
     unrolled
-        Why loops in it were captured turn by turn.
+        Reasons why loops were captured iteration by iteration.
     defect
-        What has gone wrong in the compiler, so that it runs step by step; empty if nothing has.
+        The error inside the compiler that made it run step by step; empty if there was none.
     """
 
     arguments: tuple[str, ...]
@@ -73,13 +72,13 @@ class Report:
     Attributes
     ----------
     name
-        The function's.
+        The name of the function.
     traces
-        One `Kept` for each.
+        One `Kept` for each trace.
     eager
-        How often the function was run as it is, without a program.
+        How often the function was run eagerly, without a program.
     obstacles
-        Why, the last time for each kind of arguments.
+        The latest reasons for that, one for each signature.
     """
 
     name: str
@@ -120,7 +119,7 @@ class Report:
 
 
 def report_of(name: str, entries: Iterable[Specialization]) -> Report:
-    """The report on the traces of a function."""
+    """Return the report on the traces of a function."""
     entries = list(entries)
     return Report(
         name,
@@ -131,7 +130,7 @@ def report_of(name: str, entries: Iterable[Specialization]) -> Report:
 
 
 def _costs(kept: Kept) -> str:
-    """The cost of compilation, and the memory that is held for it."""
+    """Return a text on the cost of compilation, and the memory that programs hold."""
     held = f"{_bytes(kept.memory)} of results and constants"
     passes = f"passes took {kept.seconds:.2g} s"
     if not kept.kernels:
@@ -147,7 +146,7 @@ def _bytes(number: int) -> str:
 
 
 def _constants(program: Program) -> int:
-    """The bytes of the arrays in a program."""
+    """Return the bytes of the constant arrays in a program."""
     operands = [v for step in program.steps for v in getattr(step, "operands", ())]
     arrays = {id(v): v.nbytes for v in operands if isinstance(v, np.ndarray)}
     return sum(arrays.values())
@@ -178,7 +177,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _short(values: tuple[Any, ...], most: int = 8) -> str:
-    """Some values in a row, the first of many."""
+    """Return the first values of a tuple as text, with the number of those left out."""
     texts = [str(value) for value in values]
     more = len(texts) - most
     shown = ", ".join(text if len(text) <= 40 else f"{text[:37]}..." for text in texts[:most])

@@ -1,11 +1,11 @@
-"""The captured programs for arguments of the same kinds, and which of them holds."""
+"""The traces for arguments of one signature, and the choice among them."""
 
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr.compiler.capture.tracers import learners
-from fdbr.compiler.capture.watch.captured_inputs import Key, Place, replaced
+from fdbr.compiler.capture.watch.captured_inputs import CapturedInput, Key, replaced
 from fdbr.compiler.capture.watch.captures import Captures, ImpureError
 from fdbr.compiler.capture.watch.constants import first_changed
 from fdbr.compiler.engine.budget import Budget, capturing, patience
@@ -20,74 +20,74 @@ _log = logging.getLogger("fdbr.jit")
 
 TWICE = "it asks whether values are one object, and two of them are"
 EARLY = "it has not run for as long yet as it would take to trace it"
-STORM = "traces multiply: nearly every call takes another way through its control flow"
-_MANY = 8  # traces, from which on it counts how often one of them holds
-_LUCK = 0.25  # how often that has to be
-_SLOW = 1 / 16  # how fast that is forgotten
-_LARGE = 1000  # steps of a capture that may be of a loop
-_HUGE = 20_000  # steps that captures, and what is made of them, take seconds for
-_SOME = 4  # traces of loops, after which it is better to learn how they go on
-_LONGEST = 512  # calls between two trials
+STORM = "traces multiply: nearly every call takes another path through its control flow"
+_MANY = 8  # traces from which on the hit rate decides whether more are captured
+_MIN_HIT_RATE = 0.25  # share of calls that an existing trace must hold for
+_HIT_RATE_DECAY = 1 / 16  # weight of the newest call in the hit rate
+_LARGE = 1000  # steps of a capture that suggest an unrolled loop
+_HUGE = 20_000  # steps for which a capture and its passes take seconds
+_LOOP_TRACES = 4  # traces of loops after which tracing the control flow itself is better
+_MAX_RETRY = 512  # calls between two attempts to capture once more
 _SLOWER = "replays take longer than the function itself"
-_REST = 20  # calls
-_SELDOM = 12  # times what a replay takes: what has to be there for a trial of slower ones
-_KNOWN = 256  # variables that may be inputs
-_PATIENCE = 8  # traces in a row that may be given up before they were replayed
+_RETRY = 20  # calls before the first attempt
+_RETRY_COST = 12  # a slow trace is tried again once the budget covers this many replays
+_MAX_INPUTS = 256  # captured variables that may become inputs; bounds the memory
+_MAX_WASTED = 8  # traces in a row that may be dropped before they were ever replayed
 
 
 class Specialization:
-    """The traces for arguments of the same kinds: structure, shapes, dtypes, static leaves.
+    """The traces for arguments of one signature: structure, shapes, dtypes and static leaves.
 
     Attributes
     ----------
     name
-        What messages call the function.
+        The name of the function in messages.
     moving
         The positions of the leaves that may differ from call to call; `None` if all may.
     traces
-        The one that held last comes first.
+        The traces, the one that held last first.
     eager
         How often the function was run without a trace.
     obstacle
-        Why, the last time.
+        The latest reason for that.
     errors
-        The errors that the function itself has raised where a traced run had: types, and lines.
+        Types and lines of the errors of traced runs that the function itself raises, too.
     heavy
-        Whether arguments are given up that are so large that the function, which has them twice,
-        is not to run as it is; `None` if that is not known yet.
+        Whether the donated arguments are so large that the function, which needs them twice, must
+        not run eagerly; `None` if that is not known yet.
     inputs
-        The variables around the function whose numbers and arrays are inputs of its programs.
+        The captured variables whose numbers and arrays are inputs of the programs.
     learnt
-        What is known of the control flow of the function, and of those that it transforms.
+        The traced control flow of the function, and of those that it transforms.
     known
-        Those that could be, by their keys, and `None` for those that turned out not to be.
+        The captured variables that could be inputs, by their keys, and `None` for those that
+        turned out not to be.
     repeats
-        Whether captures that were broken off have found loops.
+        Whether captures that were stopped have found loops.
     references
-        Weak ones to objects among the arguments: when one is gone, this is dropped.
+        Weak references to objects among the arguments: without one of them this entry is dropped.
     used
-        When it was used last, as a number that grows.
+        The time of its last use, as a growing counter.
     budget
-        What may be spent on traces and their compilation.
+        The account that pays for traces and their compilation.
     told
-        The reasons for running the function as it is that `logging` has been told.
+        The reasons for eager runs that have been logged.
     runs_traced
-        Whether the function, where it is run as it is, is run as it was when a capture of it was no
-        program: the results of that were other in the last bits.
+        Whether eager runs use traced values, because a capture that gave no program did, and its
+        results differed in the last bits.
     was_set_up
-        Whether its last capture has bound something around it that later ones may only read.
+        Whether its last capture has initialised a captured variable that later ones may only read.
     wanted
-        Of a function that is differentiated: which results have had cotangents, if not all
-        have.
+        For a function that is differentiated: which results have had cotangents, if not all have.
     """
 
     __slots__ = (
         "_cause",
-        "_luck",
+        "_hit_rate",
         "_made",
-        "_pause",
         "_probed",
         "_rested",
+        "_retry_after",
         "_wasted",
         "budget",
         "eager",
@@ -124,35 +124,35 @@ class Specialization:
         self._cause = ""
         self.learnt: Any = None
         self.repeats = False
-        self._made = 0  # traces that were ever made
+        self._made = 0  # traces ever captured
         self._probed = False
-        self._luck = 1.0  # how often a trace has held, of late
-        self._pause, self._rested = _REST, 0  # calls until the next trial, and since the last one
+        self._hit_rate = 1.0  # moving average of how often a trace has held
+        self._retry_after, self._rested = _RETRY, 0  # calls until the next attempt
         self.told: set[str] = set()
         self.runs_traced = self.was_set_up = False
         self.references: list[Any] = []
-        self.inputs: tuple[Place, ...] = ()
-        self.known: dict[Key, Place | None] = {}
+        self.inputs: tuple[CapturedInput, ...] = ()
+        self.known: dict[Key, CapturedInput | None] = {}
 
-    def chosen(self, leaves: list[Any]) -> list[Any]:
-        """The leaves that may differ, and those around the function that do."""
-        chosen = leaves if self.moving is None else [leaves[i] for i in self.moving]
+    def moving_leaves(self, leaves: list[Any]) -> list[Any]:
+        """Return the leaves that may differ, those of captured variables included."""
+        moving_leaves = leaves if self.moving is None else [leaves[i] for i in self.moving]
         if self.inputs:
-            return [*chosen, *(leaf for place in self.inputs for leaf in place.leaves())]
-        return chosen
+            return [*moving_leaves, *(leaf for input in self.inputs for leaf in input.leaves())]
+        return moving_leaves
 
-    def filled(self, leaves: list[Any], chosen: list[Any]) -> list[Any]:
-        """All leaves, with others in the place of those that may differ."""
+    def filled(self, leaves: list[Any], moving_leaves: list[Any]) -> list[Any]:
+        """Return all leaves, with other values for those that may differ."""
         if self.moving is None:
-            return chosen[: len(leaves)]
+            return moving_leaves[: len(leaves)]
         filled = list(leaves)
-        for position, leaf in zip(self.moving, chosen, strict=False):
+        for position, leaf in zip(self.moving, moving_leaves, strict=False):
             filled[position] = leaf
         return filled
 
     def with_inputs(self, run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], Any]:
-        """A run that is given values for what is around the function, too."""
-        count = sum(len(place.leaves()) for place in self.inputs)
+        """Return a run that also takes values for the captured variables that are inputs."""
+        count = sum(len(input.leaves()) for input in self.inputs)
 
         def filled(leaves: list[Any]) -> list[Any]:
             with replaced(self.inputs, leaves[len(leaves) - count :]):
@@ -161,24 +161,24 @@ class Specialization:
         return filled
 
     def withdraw_inputs(self) -> None:
-        """Take what is around the function for what it is."""
-        self.known.update((place.key, None) for place in self.inputs)
+        """Make captured variables constants of programs again."""
+        self.known.update((input.key, None) for input in self.inputs)
         self.inputs = ()
         self.forget()
 
     def take_inputs(self) -> None:
-        """Have what is known to change, and can be, be inputs of the programs to come."""
-        places = [place for place in self.known.values() if place is not None]
-        self.inputs = tuple(place for place in places if place.fits())
+        """Make captured variables that are known to change inputs of the next programs."""
+        inputs = [input for input in self.known.values() if input is not None]
+        self.inputs = tuple(input for input in inputs if input.fits())
 
     @property
     def captures(self) -> Captures | None:
-        """The captures of the function, if it has been captured."""
+        """The captured variables of the function, if it has been captured."""
         traces = self.traces
         return traces[0].captures if traces else None
 
     def add(self, trace: CompiledTrace) -> None:
-        """Put a trace first."""
+        """Put a trace first, and drop those that it replaces."""
         others = [r for r in self.traces if r is not trace]
         replaced = [r for r in others if trace.replaces(r)]
         trace.counter[0] += sum(r.runs for r in replaced)
@@ -187,25 +187,25 @@ class Specialization:
         self.traces = (trace, *others)
 
     def learner(self) -> Any:
-        """The learner of the control flow of what is to be captured, if there is a reason for one.
+        """Return the tracer of control flow for the next capture, if there is a reason for one.
 
-        That is where traces of a loop did not hold, most of all such as are for one number of
-        turns.
+        The reason is that traces of loops did not hold, most of all those for one fixed number of
+        iterations.
         """
         repeating = [r for r in self.traces if r.repeats]
         unrolled = [r for r in repeating if not r.is_open]
         large = self.repeats or any(len(r.raw.steps) > _LARGE for r in unrolled)
-        if self.learnt is None and (large or len(repeating) + len(unrolled) >= 2 * _SOME):
+        if self.learnt is None and (large or len(repeating) + len(unrolled) >= 2 * _LOOP_TRACES):
             self.learnt = learners[0]()
         return self.learnt
 
     def probe(self) -> int:
-        """The number of steps to capture in order to see whether there are loops; 0 if it is known.
+        """Return how many steps to capture only to find out whether there are loops; 0 for none.
 
-        Loops make a function's captures, and what is made of them, dear.
+        Loops make the captures of a function, and their passes, expensive.
         """
         budget = self.budget
-        # Where tapes do not differ a capture may hold for long, unless it is too large to be made.
+        # Equal tapes suggest that one trace will hold for long; only a huge one is worth probing.
         if self._probed or budget.steps < (_LARGE if budget.varies else _HUGE):
             return 0
         if not budget.affords(capturing.of(_LARGE)):
@@ -214,76 +214,76 @@ class Specialization:
         return _LARGE
 
     def cut(self, limit: int, repeats: bool) -> None:
-        """Note that a capture was broken off after so many steps, and whether there was a loop."""
+        """Record that a capture was stopped after some steps, and whether it contained a loop."""
         self.budget.cut(limit)
         if repeats and not self.repeats:
             self.repeats = True
             self.budget.learns()
 
     def forget(self) -> None:
-        """Drop all traces, and what is known of the function."""
+        """Drop all traces, and the traced control flow."""
         self.traces, self.learnt, self._made = (), None, 0
 
     def waste(self, why: str) -> None:
-        """Note that a run could not be traced, or will not be replayed."""
+        """Record that a run could not be traced, or that its trace will not be replayed."""
         self._wasted += 1
         self._cause = self.obstacle = why
 
     def give_up(self, why: str) -> None:
-        """Never capture a run again."""
-        self._wasted = _PATIENCE
+        """Rule out further captures."""
+        self._wasted = _MAX_WASTED
         self._cause = self.obstacle = why
 
     def refuse(self, why: str) -> None:
-        """Note that the function is run as it is, and will be."""
+        """Record that the function runs eagerly, now and in all later calls."""
         self.runs_traced = False
         self.give_up(why)
         self.skip(why)
 
     def skip(self, why: str) -> None:
-        """Note that the function is run without a trace."""
+        """Record that the function runs without a trace."""
         self.eager += 1
         self.obstacle = why
         if why not in (EARLY, _SLOWER) and why not in self.told and len(self.told) < _MANY:
             self.told.add(why)
             _log.warning("%s runs without a trace: %s", self.name, why)
 
-    def _multiplies(self) -> bool:
-        """Whether there are ever more traces, and hardly a call is like one before.
+    def _has_too_many(self) -> bool:
+        """Return whether traces keep multiplying while few calls match an existing one.
 
-        Now and then another one is tried nevertheless, ever more seldom as long as it is in vain.
+        Another capture is tried now and then, after pauses that double while it does not help.
         """
-        if self._made < _MANY or self._luck >= _LUCK:
+        if self._made < _MANY or self._hit_rate >= _MIN_HIT_RATE:
             return False
         self._rested += 1
-        if self._rested < self._pause:
+        if self._rested < self._retry_after:
             return True
-        self._rested, self._pause = 0, min(2 * self._pause, _LONGEST)
+        self._rested, self._retry_after = 0, min(2 * self._retry_after, _MAX_RETRY)
         return False
 
     def _note(self, held: bool) -> None:
-        """Note whether one of the traces held."""
-        self._luck += _SLOW * (held - self._luck)
+        """Update the hit rate: whether one of the traces held."""
+        self._hit_rate += _HIT_RATE_DECAY * (held - self._hit_rate)
         if held:
-            self._pause = _REST
+            self._retry_after = _RETRY
 
-    def rests(self) -> bool:
-        """Whether the function is to run as it is, although there are traces.
+    def runs_eagerly(self) -> bool:
+        """Return whether the function should run eagerly although there are traces.
 
-        That is where replays are known to be slower, and while they have cost too much.  What there
-        is goes on towards compiled code meanwhile.
+        It should if replays are known to be slower, and while they have cost too much.  Meanwhile
+        the compilation of the trace continues.
         """
         budget, traces = self.budget, self.traces
         if not (traces and patience()):
             return False
-        if self._multiplies():
+        if self._has_too_many():
             self.skip(STORM)
             return True
         if not budget.eager:
             return False
         code = traces[0].code
         if code.is_slower(budget.eager):
-            if code.settled and budget.affords(_SELDOM * code.pace):  # it may be otherwise now
+            if code.settled and budget.affords(_RETRY_COST * code.pace):  # its speed may change
                 return False
         elif not budget.overdrawn or code.is_faster(budget.eager):
             return False
@@ -291,21 +291,21 @@ class Specialization:
         self.skip(_SLOWER)
         return True
 
-    def resting(self) -> float:
-        """Seconds for which the function may run as it is, before anything else is thought of."""
+    def eager_seconds(self) -> float:
+        """Return the seconds for which the function may run eagerly without a look-up."""
         budget = self.budget
         if not patience():
             return 0.0
-        if self._made >= _MANY and self._luck < _LUCK:
-            left = max(self._pause - self._rested, 0)
-            self._rested = self._pause  # the next call that is looked up is a trial
+        if self._made >= _MANY and self._hit_rate < _MIN_HIT_RATE:
+            left = max(self._retry_after - self._rested, 0)
+            self._rested = self._retry_after  # so that the next look-up captures again
             return left * budget.eager
-        if self.traces or self._wasted >= _PATIENCE:
-            return _REST * budget.eager
+        if self.traces or self._wasted >= _MAX_WASTED:
+            return _RETRY * budget.eager
         return budget.missing / 2
 
     def captured(self, seconds: float) -> None:
-        """Note how long a run took of which there may be a trace now."""
+        """Record how long a captured run took."""
         traces, budget = self.traces, self.budget
         if budget.eager:
             took = max(seconds - budget.eager, 0.0)
@@ -315,7 +315,7 @@ class Specialization:
         budget.replayed(seconds)
 
     def replayed(self, trace: CompiledTrace, seconds: float) -> None:
-        """Note how long a replay took."""
+        """Record how long a replay took."""
         code = trace.code
         code.took(seconds)
         self.budget.replayed(seconds)
@@ -325,11 +325,14 @@ class Specialization:
     def replay(
         self, leaves: Sequence[Any], bound: int, rehearses: bool = False
     ) -> tuple[Any, CompiledTrace | None, str]:
-        """The outputs of the trace that holds, and which it is; or that alone, if it rehearses.
+        """Replay the trace that holds; return its outputs, the trace, and why to capture one.
 
-        If there is none, the reason to make one is told; it is empty where none is to be made.
+        Without a trace that holds, the first two are `None`, and the third is the reason to capture
+        one; it is empty if none is to be captured.  With ``rehearses`` outputs are not returned.
         """
-        why = "the first call with arguments of these kinds"
+        why = "the first call with arguments of this signature"
+        traces = self.traces  # one tuple for this call: other threads may replace it
+        why = "the first call with arguments of this signature"
         traces = self.traces  # other threads may put other ones there
         if traces:
             why = self._change(traces)
@@ -341,7 +344,7 @@ class Specialization:
                 self._note(trace is not None)
                 if trace is not None or not why:
                     return outs, trace, why
-        if self._wasted >= _PATIENCE:
+        if self._wasted >= _MAX_WASTED:
             self.skip(f"traces are not replayed: {self._cause}")
         elif len(self.traces) >= bound:
             self.skip(f"there are {bound} traces, and none fits")
@@ -350,16 +353,16 @@ class Specialization:
         return None, None, ""
 
     def _change(self, traces: Sequence[CompiledTrace]) -> str:
-        """Describe what has changed around the function, if anything; its traces end with that."""
+        """Describe what has changed in captured variables, if anything; then drop the traces."""
         captures = traces[0].captures
         if captures.holds():
             if (array := captures.changed_array()) is not None:
                 raise self._changed(array)
             return ""
         why = captures.change()
-        moved = [place for place in captures.moved() if place.key not in self.known]
-        self.known.update((place.key, place) for place in moved)
-        while len(self.known) > _KNOWN:  # of objects that are gone, most likely
+        moved = [input for input in captures.changed_inputs() if input.key not in self.known]
+        self.known.update((input.key, input) for input in moved)
+        while len(self.known) > _MAX_INPUTS:  # the oldest are likely of objects that are gone
             self.known.pop(next(iter(self.known)))
         self.take_inputs()
         if moved:
@@ -387,11 +390,11 @@ class Specialization:
                 outs = run(*leaves)
             except GuardFailure as failure:
                 why = why or f"guard {failure.index} was {failure.answer!r} for the first time"
-                # Answers that loops of any number of turns have given tell nothing of those behind.
+                # An open loop gives outcomes for any number of iterations, so later ones differ.
                 others = [other for other in left if other.is_open]
                 trace = trace.after(failure, traces) or next(iter(others), None)
                 continue
-            except Exception as error:  # the function itself raises it better
+            except Exception as error:  # the original function raises a better one
                 self.skip(f"a replay raised {type(error).__name__}")
                 return None, None, ""
             trace.counter[0] += 1
@@ -403,6 +406,6 @@ class Specialization:
 
     def _changed(self, array: Any) -> ImpureError:
         return ImpureError(
-            f"fdbr.jit: {self.name} uses an array {describe(array)} that is no argument, and it "
-            "has changed since it was traced; pass it as an argument"
+            f"fdbr.jit: {self.name} uses a captured array {describe(array)}, which has changed "
+            "since the function was traced; pass it as an argument"
         )

@@ -1,4 +1,4 @@
-"""Tiered execution: a program runs step by step at first, and compiled once that pays."""
+"""Tiered execution: a program is interpreted at first, and compiled once that pays."""
 
 import contextlib
 import logging
@@ -33,7 +33,7 @@ from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
 from fdbr.errors.checks import name_of
 
-__all__ = ["PASSES", "Code", "block_passed", "set_patience"]
+__all__ = ["PASSES", "Code", "optimise_block", "set_patience"]
 
 _log = logging.getLogger("fdbr.jit")
 
@@ -52,61 +52,74 @@ PASSES = (
     sum_rows,
     donate,
 )
-_EARLY = PASSES.index(fuse_loops)  # passes that come before those about loops over arrays
-_AT_ONCE = 8  # kernels of one program that are compiled at a time
-_FEWER = 0.7  # of the kernels that were missing when steps were faster than what has kernels
-_RICH = 3  # times what is lost: enough to compile a kernel on a processor that others want
-_TRIED = 3  # runs after which it is known how long one takes
+_EARLY = PASSES.index(fuse_loops)  # the number of passes before those about loops over arrays
+_AT_ONCE = 8  # kernels of one program that may be queued for compilation
+# The interpreter is dropped once fewer than this share of the kernels is missing that was missing
+# when it was faster: measuring again costs slow runs.
+_FEWER = 0.7
+# A kernel is compiled on a busy processor only if the budget covers this multiple of its cost.
+_RICH = 3
+_TRIED = 3  # runs after which the fastest one is a reliable measurement
 
 
 class Code:
-    """A program, and what runs it.
+    """A program, and the code that runs it at present.
 
-    A new one runs step by step at once.  When there is a budget for it, it goes through the passes;
-    kernels of what comes out are compiled in the background, and NumPy stands in for each until it
-    is there.  Where a pass or the generation of code raises an error, which is a defect of fdbr, it
-    goes on running step by step, and a warning says so.
+    A new one is interpreted step by step at once.  When the budget allows, it goes through the
+    passes; then its kernels are compiled in the background, and NumPy replaces each of them until
+    it is ready.  Where a pass or the code generator raises an error, which is a defect of fdbr,
+    the program stays interpreted, and a warning says so.
 
     Parameters
     ----------
     program
-        As it was captured.
+        The program as captured.
     waits
         Whether it is compiled before it runs, so that all runs give the same bits.
     passes
-        What it goes through; `PASSES`, if nothing is said.
+        The passes; `PASSES` by default.
     products
-        Whether kernels may do small products of matrices, and what no pass has put in one.
+        Whether kernels may compute small matrix products, and steps that no pass has fused.
     alone
-        Whether its own runs pay for it; else whoever calls `advance` has a budget for it.
+        Whether its own runs pay for its compilation; otherwise the caller of `advance` has a
+        budget for it.
 
     Attributes
     ----------
     program
-        What runs: after the passes, if it has gone through them.
+        The program after the passes, once it has gone through them.
     run
-        From the inputs to the outputs.
+        The function from the inputs to the outputs.
     optimised
         Whether it has gone through the passes.
     settled
-        Whether all its kernels are there, too, so that it will run as it does now.
+        Whether all its kernels are compiled as well, so that ``run`` is final.
     kernels
-        Those of its kernels that may not be compiled yet.
+        The kernels that may not be compiled yet.
     sources
-        Those of all its kernels.
+        The sources of all kernels.
     memory
-        Bytes that its results take while it runs.
+        Bytes of temporaries and results while it runs.
     seconds
-        What the passes and the generation of code took.
+        The time that the passes and the code generation took.
     pace
-        The seconds that the fastest run took, since it runs as it does now.
+        The seconds of the fastest run since ``run`` was set.
     defect
         Why it cannot be compiled; empty if it can.
     """
 
     __slots__ = (
-        *("_alone", "_bodies", "_captured", "_left", "_passes", "_products", "_refuses"),
-        *("_run", "_runs", "_steps", "_steps_pace", "defect", "kernels", "memory", "optimised"),
+        *("_alone", "_loop_bodies", "_captured", "_missing", "_passes", "_products", "_refuses"),
+        *(
+            "_run",
+            "_runs",
+            "_interpreter",
+            "_interpreter_pace",
+            "defect",
+            "kernels",
+            "memory",
+            "optimised",
+        ),
         *("__weakref__", "pace", "program", "run", "seconds", "settled", "sources"),
     )
 
@@ -122,19 +135,19 @@ class Code:
         alone: bool = True,
     ) -> None:
         if passes is None:
-            with contextlib.suppress(Exception):  # which `optimise` will meet, and tell of
-                if may_open(program):  # it is to hold for other numbers of turns now
+            with contextlib.suppress(Exception):  # `optimise` raises it again, and reports it
+                if may_open(program):  # rolled now, it holds for other numbers of iterations
                     program = roll_loops(program)
         self.program = program
-        self._captured = _Steps(program)
+        self._captured = _Interpreter(program)
         self._passes = PASSES if passes is None else passes
         self._products = products
         self._alone = alone
-        self._bodies = _bodies(program)
+        self._loop_bodies = _loop_bodies(program)
         self.optimised = self.settled = self._refuses = False
-        self._steps: _Steps | None = None
+        self._interpreter: _Interpreter | None = None
         self._runs, self.pace = 0, math.inf
-        self._steps_pace, self._left = math.inf, math.inf
+        self._interpreter_pace, self._missing = math.inf, math.inf
         self.kernels: list[Any] = []
         self.sources: set[str] = set()
         self.memory = 0
@@ -143,45 +156,49 @@ class Code:
         if waits or not patience():
             self.optimise(waits=True)
         else:
-            self._run = self._steps = _Steps(program)
+            self._run = self._interpreter = _Interpreter(program)
             self._start(self._run)
 
     def _start(self, run: Run) -> None:
-        """Have something run from now on."""
+        """Run something from now on, and forget the pace of what ran before."""
         self._runs, self.pace = 0, math.inf
         if self._alone and self._refuses:
-            run = self._never_refusing(run)
+            run = self._falling_back(run)
         self.run = self._accounting(run) if self._alone and not self.settled else run
 
     def run_or_step(self, *leaves: Any) -> tuple[Any, ...]:
-        """Run the program, step by step as it was captured where a kernel refuses the numbers.
+        """Run the program; interpret it as captured if a kernel refuses its operands.
 
-        That is before it has overwritten an input, and before it has had an effect.
+        Kernels refuse before an input is overwritten, and before a side effect.
         """
         try:
             return self.run(*leaves)
         except RefusedError:
             return self._captured(*leaves)
 
-    def _never_refusing(self, run: Run) -> Run:
+    def _falling_back(self, run: Run) -> Run:
         captured = self._captured
 
-        def refusing_nothing(*leaves: Any) -> tuple[Any, ...]:
+        def falling_back(*leaves: Any) -> tuple[Any, ...]:
             try:
                 return run(*leaves)
             except RefusedError:
                 return captured(*leaves)
 
-        return refusing_nothing
+        return falling_back
 
     @property
     def running(self) -> Program:
-        """The program as it runs now: which inputs it writes over depends on that."""
-        return self._steps.make() if self._steps and self.run is self._steps else self.program
+        """The program as it runs now; it says which inputs are overwritten."""
+        return (
+            self._interpreter.make()
+            if self._interpreter and self.run is self._interpreter
+            else self.program
+        )
 
     def _accounting(self, run: Run) -> Run:
-        budget = Budget(often=math.inf)  # turns of a loop are no calls
-        alive = weakref.ref(self)  # what runs must not keep what it belongs to
+        budget = Budget(often=math.inf)  # iterations of a loop say nothing about later calls
+        alive = weakref.ref(self)  # a strong reference would be a cycle through `run`
 
         def accounted(*leaves: Any) -> tuple[Any, ...]:
             start = time.perf_counter()
@@ -198,36 +215,36 @@ class Code:
 
     @property
     def state(self) -> str:
-        """The way in which it runs at present, for logs."""
+        """A description of how it runs at present, for logs."""
         if self.defect:
-            return "it runs step by step for ever"
+            return "it is interpreted step by step"
         if self.settled:
             return "compiled code is in use"
         if not self.optimised:
-            return "it runs step by step until compiling it pays"
+            return "it is interpreted step by step until compiling it pays"
         return f"{len(self.kernels)} kernels are compiled in the background as they pay"
 
     def took(self, seconds: float) -> None:
-        """Note how long a run took, all around it included."""
+        """Record how long a run took, including the checks around it."""
         self._runs += 1
-        if self._runs > 1:  # the first one prepares what runs
+        if self._runs > 1:  # the first run allocates and prepares
             self.pace = min(self.pace, seconds)
 
     def is_slower(self, seconds: float) -> bool:
-        """Whether runs are known to take longer than that."""
+        """Return whether runs are known to take longer than some seconds."""
         return self._runs > _TRIED and self.pace > seconds
 
     def is_faster(self, seconds: float) -> bool:
-        """Whether it is known to be able to run faster than that."""
+        """Return whether it is known to be able to run faster than some seconds."""
         pace = self.pace if self._runs > _TRIED else math.inf
-        return min(pace, math.inf if self.settled else self._steps_pace) < seconds
+        return min(pace, math.inf if self.settled else self._interpreter_pace) < seconds
 
     def is_best(self, eager: float) -> bool:
-        """Whether it is to run like this for ever, and not as the function itself does."""
+        """Return whether its code is final, and not slower than the function itself."""
         return self.settled and (not eager or self.pace <= eager)
 
     def advance(self, budget: Budget) -> None:
-        """Go on towards compiled code, as far as there is a budget for it."""
+        """Continue towards compiled code, as far as the budget allows."""
         if not self.optimised:
             backend = backend_of(self.program)
             if budget.affords(backend.takes_to_prepare() + passing.of(len(self.program.steps))):
@@ -237,15 +254,15 @@ class Code:
                 budget.spend(time.perf_counter() - start)
         elif not self.settled:
             self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
-            self._ask(budget)
+            self._request_kernels(budget)
             self._settle()
-            self._choose()
+            self._choose_tier()
         if self.optimised:
-            for body in self._bodies:
+            for body in self._loop_bodies:
                 body.advance(budget)
 
-    def _ask(self, budget: Budget) -> None:
-        """Have kernels compiled in the background, first those that take NumPy longest."""
+    def _request_kernels(self, budget: Budget) -> None:
+        """Request kernels in the background, first those whose NumPy replacement takes longest."""
         asked = [kernel for kernel in self.kernels if kernel.asked]
         takes = sum(compiling.of(kernel.length) for kernel in asked)
         for kernel in asked:
@@ -261,78 +278,78 @@ class Code:
 
     @collecting_seldom()
     def optimise(self, waits: bool = False) -> None:
-        """Put the program through the passes, and generate code."""
+        """Run the passes, and generate code."""
         start = time.perf_counter()
         program, steps = self.program, len(self.program.steps)
-        for body in self._bodies if waits else ():
+        for body in self._loop_bodies if waits else ():
             body.finish()
         try:
-            program = _passed(program, self._passes)
-            with _naming("the generation of code"):
+            program = _run_passes(program, self._passes)
+            with _naming_part("the generation of code"):
                 code: Any = backend_of(program).generate(program, self._products, waits)
         except _DefectError as error:
-            self._stay(error)
+            self._keep_interpreting(error)
             return
         self.program, self.optimised = program, True
         self.sources, self.memory = code.sources, code.memory
         self._refuses = code.refuses
         self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
-        self._steps_pace, self._run = self.pace, code
-        if self.kernels and self._runs > _TRIED:  # NumPy in the place of all kernels is no faster
-            self._left = len(self.kernels)
+        self._interpreter_pace, self._run = self.pace, code
+        if self.kernels and self._runs > _TRIED:  # without kernels the new code is no faster
+            self._missing = len(self.kernels)
         else:
             self._start(code)
         self._settle()
         self.seconds = time.perf_counter() - start
-        if not (waits or self._alone or self.settled):  # which tells of itself
+        if not (waits or self._alone or self.settled):  # those cases are logged elsewhere
             _log.info("%s: passes took %.2g s; %s", program.name, self.seconds, self.state)
         if not waits:
             passing.saw(steps, self.seconds)
 
-    def _stay(self, error: "_DefectError") -> None:
-        """Run step by step for ever."""
+    def _keep_interpreting(self, error: "_DefectError") -> None:
+        """Keep interpreting the program, and warn."""
         self.defect = str(error)
         self.optimised = self.settled = True
-        if self._steps is None:
-            self._steps = _Steps(self.program)
-        self._run = self._steps
+        if self._interpreter is None:
+            self._interpreter = _Interpreter(self.program)
+        self._run = self._interpreter
         self._start(self._run)
-        _tell(self.program, error)
+        _warn(self.program, error)
 
     def _settle(self) -> None:
-        """See whether all kernels are there."""
-        if not self.defect and not self.kernels and all(body.settled for body in self._bodies):
-            self.settled, self._steps = True, None
+        """Make the code final if all kernels are compiled."""
+        if not self.defect and not self.kernels and all(body.settled for body in self._loop_bodies):
+            self.settled, self._interpreter = True, None
             if not self._alone:
                 _log.info("%s: compiled code is in use", self.program.name)
             self._start(self._run)
 
-    def _choose(self) -> None:
-        """Take the steps of before, as long as they are faster than NumPy in place of kernels."""
-        if self._steps is None:
+    def _choose_tier(self) -> None:
+        """Stay on the interpreter until compiled kernels are faster."""
+        if self._interpreter is None:
             return
-        if self._left < math.inf:  # steps run
-            if len(self.kernels) < _FEWER * self._left:
-                self._left = math.inf
+        if self._missing < math.inf:  # the interpreter runs
+            if len(self.kernels) < _FEWER * self._missing:
+                self._missing = math.inf
                 self._start(self._run)
-        elif self.is_slower(self._steps_pace):
-            self._left = len(self.kernels)
-            self._start(self._steps)
+        elif self.is_slower(self._interpreter_pace):
+            self._missing = len(self.kernels)
+            self._start(self._interpreter)
 
     def machine_code(self) -> tuple[int, float]:
-        """Bytes of the machine code of its kernels, and the seconds that compiling it took."""
+        """Return the bytes of machine code of the kernels, and the seconds they took to compile."""
         return backend_of(self.program).measures(self.sources)
 
     def waiting(self) -> int:
-        """The number of kernels that have not taken their place yet."""
+        """Return the number of kernels that are not installed yet."""
         self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
-        return len(self.kernels) + sum(body.waiting() for body in self._bodies)
+        return len(self.kernels) + sum(body.waiting() for body in self._loop_bodies)
 
     def finish(self) -> None:
-        """Have everything compiled that is known to be needed, and wait for it."""
+        """Compile everything, and wait for it."""
         if not self.optimised:
             self.optimise(waits=True)
-        for body in self._bodies:
+        for body in self._loop_bodies:
             body.finish()
         for kernel in self.kernels:
             kernel.settle()
@@ -340,19 +357,19 @@ class Code:
         self._settle()
 
     def rehearse(self, *leaves: Any) -> tuple[Any, ...]:
-        """Run, for guards, and for code that depends on how arrays lie in memory; without outputs.
+        """Run without returning outputs, to test guards and to specialise code to memory layouts.
 
-        What would be written over is left out, as it would take copies of all of that.
+        Updates of inputs are left out, as they would need copies of all these inputs.
         """
         run, program = self.run, self.running
         if program.overwritten:
             steps = [step for step in program.steps if not (type(step) is Fused and step.over)]
             left = program.replace(steps, ())
-            if run is self._steps:
+            if run is self._interpreter:
                 run = stepwise(left.inputs, left.steps, left.outputs)
             else:
                 run = backend_of(left).generate(left, self._products, waits=self.settled)
-        with contextlib.suppress(RefusedError):  # there are steps for that
+        with contextlib.suppress(RefusedError):  # a real run is interpreted then
             run(*leaves)
         return ()
 
@@ -361,8 +378,8 @@ def _seconds(kernel: Any) -> float:
     return float(kernel.seconds)
 
 
-class _Steps:
-    """Runs a program step by step; the code for that is made when it is needed."""
+class _Interpreter:
+    """Interprets a program step by step; its code is made in the first run."""
 
     __slots__ = ("_made", "program")
 
@@ -377,84 +394,84 @@ class _Steps:
         return outs
 
     def make(self) -> Program:
-        """The program as it runs."""
+        """Prepare the code, and return the program that it runs."""
         if self._made is None:
             with collecting_seldom():
-                program = fuse_updates(schedule_guards(self.program))  # effects last
+                program = fuse_updates(schedule_guards(self.program))  # side effects last
                 self._made = stepwise(program.inputs, program.steps, program.outputs)
                 self.program = program
         return self.program
 
 
-def block_passed(program: Program) -> Program:
-    """A block of a graph after the passes: steps on small arrays are as few kernels as can be.
+def optimise_block(program: Program) -> Program:
+    """Return a basic block after the passes, with its steps on small arrays in few kernels.
 
-    Of a program of such steps alone nothing is asked that is about loops over large arrays.
+    For a program of small steps alone the passes about loops over large arrays are skipped.
     """
     try:
-        passed = _passed(program, PASSES[:_EARLY])
+        passed = _run_passes(program, PASSES[:_EARLY])
         if not all(map(backend_of(passed).is_small, passed.steps)):
-            passed = _passed(passed, PASSES[_EARLY:])
-        with _naming("the pass fuse_small"):
+            passed = _run_passes(passed, PASSES[_EARLY:])
+        with _naming_part("the pass fuse_small"):
             return fuse_small(passed, 1)
     except _DefectError as error:
-        _tell(program, error)
+        _warn(program, error)
         return program
 
 
 class _DefectError(Exception):
-    """A pass or the generation of code has raised an error, which is the cause of this one."""
+    """A pass or the code generator has raised the error that is this one's cause."""
 
 
 @contextlib.contextmanager
-def _naming(part: str) -> Iterator[None]:
-    """Say in which part of the compiler an error was raised."""
+def _naming_part(part: str) -> Iterator[None]:
+    """Name the part of the compiler in which an error was raised."""
     try:
         yield
     except Exception as error:
         raise _DefectError(f"{part} raised {type(error).__name__}: {error}") from error
 
 
-def _tell(program: Program, error: _DefectError) -> None:
-    """Warn that a program stays as it is, and why."""
+def _warn(program: Program, error: _DefectError) -> None:
+    """Warn that a program stays interpreted, and why."""
     _log.debug("%s", error, exc_info=error)
     warnings.warn(
         f"fdbr.jit: {program.name} is not compiled, and runs step by step: {error}. Results are "
         "right; this is a defect of fdbr. Please report it, with what logging under the name "
-        "fdbr.jit tells at the level DEBUG; fdbr.disable_jit() does without programs",
+        "fdbr.jit prints at the level DEBUG; fdbr.disable_jit() runs the function without programs",
         RuntimeWarning,
         stacklevel=_depth_of_user(),
     )
 
 
 def _depth_of_user() -> int:
-    """The number of frames up to the innermost line that is not fdbr's, for warnings."""
+    """Return the number of frames up to the innermost line outside fdbr, for warnings."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fdbr":
         depth, frame = depth + 1, frame.f_back
     return depth
 
 
-def _passed(program: Program, passes: Sequence[Callable[[Program], Program]]) -> Program:
-    """A program after passes, through which the bodies of its loops go, too."""
+def _run_passes(program: Program, passes: Sequence[Callable[[Program], Program]]) -> Program:
+    """Return a program after passes, which also transform the bodies of its loops."""
     for run in passes:
-        with _naming(f"the pass {name_of(run)}"):
+        with _naming_part(f"the pass {name_of(run)}"):
             program = run(program)
     if not any(map(loop_of, program.steps)):
         return program
-    return program.replace([_with_body_passed(step, passes) for step in program.steps])
+    return program.replace([_run_passes_on_body(step, passes) for step in program.steps])
 
 
-def _with_body_passed(step: Any, passes: Sequence[Callable[[Program], Program]]) -> Any:
+def _run_passes_on_body(step: Any, passes: Sequence[Callable[[Program], Program]]) -> Any:
     loop = loop_of(step)
     if loop is None:
         return step
-    params = {"loop": attrs.evolve(loop, body=_passed(loop.body, passes))}
+    params = {"loop": attrs.evolve(loop, body=_run_passes(loop.body, passes))}
     return Instruction(LOOP, step.operands, params, step.outs, step.several, step.remat)
 
 
-def _bodies(program: Program) -> list[Any]:
-    """The bodies of loops in a program, which are programs themselves."""
+def _loop_bodies(program: Program) -> list[Any]:
+    """Return the bodies of a program's loops, which are `Code` themselves."""
     steps = [step for step in program.steps if isinstance(step, Instruction)]
     values = [value for step in steps for value in step.params.values()]
     return [body for value in values for body in getattr(value, "bodies", ())]

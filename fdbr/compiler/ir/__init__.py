@@ -1,1 +1,1 @@
-"""Programs: what passes read and make, and back ends run."""
+"""The intermediate representation: programs that passes rewrite and back ends run."""

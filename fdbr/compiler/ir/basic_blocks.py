@@ -1,4 +1,4 @@
-"""Control flow between programs: basic blocks, and the registers that values lie in between."""
+"""Control flow between programs: basic blocks, and the registers that pass values between them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,27 +13,27 @@ __all__ = ["BasicBlock"]
 
 @attrs.frozen(eq=False)
 class BasicBlock:
-    """A program that has gone through the passes, and what comes after it.
+    """A program that has gone through the passes, and its successors.
 
-    What was read is noted in a *log*, for a way back, if one is wanted; and a block on the way back
-    takes it from there.
+    Values that the backward pass needs are appended to a *log*; a block of the backward pass takes
+    them from its end.
 
     Attributes
     ----------
     program
         The program.
     reads
-        The register that each input is in; `None` if it is taken from the end of the log, where
-        the last input lies last.
+        The register of each input; `None` if it is popped from the log, whose end holds the last
+        such input.
     writes
-        The register that each output goes to; `None` of those that go nowhere.
+        The register of each output; `None` for outputs that are discarded.
     moves
-        Pairs of registers: what the second one had before goes to the first one.
+        Pairs of registers (target, source), moved at once: sources are read before any write.
     asks
-        Whether the first output, a truth value, says where to go.
+        Whether the first output, a boolean, selects the successor.
     nexts
-        The numbers of the blocks that follow: by answers; or, if the block asks nothing, by the
-        number that was noted in the log before what it took from there.
+        The numbers of the successors: by outcome, or, if there is no guard, by the number that
+        the log holds before the popped values.
     """
 
     program: Program

@@ -1,4 +1,4 @@
-"""Elementwise steps on large arrays, a block of elements at a time."""
+"""Elementwise steps on large arrays, computed block by block to save memory."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from fdbr.compiler.ir.program import Kind
 
 __all__ = ["ALONE", "in_blocks", "is_room", "unlocked"]
 
-_BLOCK = 1 << 18  # elements
+_BLOCK = 1 << 18  # elements; bounds the temporaries of an update to 2 MB each in float64
 
 
 def _alone() -> int:
@@ -19,16 +19,16 @@ def _alone() -> int:
 
 
 ALONE = _alone()
-"""The `sys.getrefcount` of an array that one local variable alone refers to."""
+"""CPython's `sys.getrefcount` of an array that only one local variable refers to."""
 
 Steps = Callable[..., Sequence[Any]]
-"""From operands to results, each of which depends on the elements at one place alone."""
+"""From operands to results whose elements depend on the operands' elements at the same index."""
 
 
 def in_blocks(run: Steps, operands: Sequence[Any], targets: Sequence[Any]) -> None:
-    """Write the results of steps to arrays, over operands maybe.
+    """Write the results of elementwise steps to arrays, which may be operands.
 
-    No more than a block of each result is there beside them.
+    Only one block of each result exists besides the operands.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def in_blocks(run: Steps, operands: Sequence[Any], targets: Sequence[Any]) -> No
     operands
         Arrays of the targets' shape, and numbers.
     targets
-        Arrays in order, of one shape.
+        C-contiguous arrays of one shape.
     """
     shape = targets[0].shape
     flat = [np.ravel(x) if np.shape(x) == shape else None for x in operands]
@@ -53,7 +53,7 @@ def in_blocks(run: Steps, operands: Sequence[Any], targets: Sequence[Any]) -> No
 
 
 def is_room(array: Any, kind: Kind) -> bool:
-    """Whether an array has memory of its own in which a value of a kind can be written."""
+    """Return whether an array owns contiguous memory that fits a value of an aval."""
     return (
         type(array) is np.ndarray
         and array.shape == kind.shape
@@ -65,7 +65,7 @@ def is_room(array: Any, kind: Kind) -> bool:
 
 
 class unlocked:
-    """Have arrays be written to, whether they are locked or not, as long as a block lasts."""
+    """Make arrays writeable while a block lasts."""
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         self._locked = [array for array in arrays if not array.flags.writeable]

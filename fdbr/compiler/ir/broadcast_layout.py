@@ -1,8 +1,8 @@
-"""The arrays of one kernel beside each other: which element of each belongs to a row and a column.
+"""The layout of a kernel's operands: which element belongs to a row and a column of the domain.
 
-A kernel runs over a *domain*: the elements of one shape, divided in rows and columns at some
-axis.  A *full* value has an element for each of them, a *row* value one for each row.  Operands
-that broadcast are read at the place that belongs to a row and a column.
+A kernel runs over a *domain*: the elements of one shape, split into rows and columns at some axis.
+A *full* value has an element for each of them, a *row* value one for each row.  Broadcast operands
+are read at an index computed from row and column.
 """
 
 import math
@@ -15,18 +15,18 @@ __all__ = ["Place", "best_split", "place", "splits"]
 
 @attrs.frozen
 class Place:
-    """The place of an operand's element for row ``r`` and column ``c``.
+    """The index of an operand's element for row ``r`` and column ``c``.
 
     It is ``((r // repeat) % count) * width + c``, without ``c`` if the operand has no columns.
 
     Attributes
     ----------
     repeat
-        How many following rows share a row of the operand.
+        The number of consecutive domain rows that share an operand row.
     count
-        How many rows the operand has.
+        The number of operand rows.
     columns
-        Whether it has columns.
+        Whether the operand has columns.
     """
 
     repeat: int
@@ -35,7 +35,7 @@ class Place:
 
 
 def place(shape: Sequence[int], domain: Sequence[int], split: int) -> Place | None:
-    """The place of an operand that broadcasts to a domain, if it has one.
+    """Return the index of an operand that broadcasts to a domain; `None` if the form cannot do it.
 
     ``split`` is the number of leading axes that make the rows.
     """
@@ -56,7 +56,7 @@ def place(shape: Sequence[int], domain: Sequence[int], split: int) -> Place | No
 
 
 def splits(shape: Sequence[int], domain: Sequence[int]) -> frozenset[int]:
-    """The splits of a domain at which an operand has a place."""
+    """Return the splits of a domain at which an operand has an index of this form."""
     return frozenset(k for k in range(len(domain) + 1) if place(shape, domain, k) is not None)
 
 
@@ -66,18 +66,18 @@ def best_split(
     shapes: Collection[Sequence[int]],
     rows: int,
 ) -> int:
-    """The split at which the fewest operands repeat in rows; of those, none, or long columns.
+    """Return the split with the fewest repeated operand rows; among those, prefer long columns.
 
     Parameters
     ----------
     domain
-        The shape over which a kernel runs.
+        The shape that a kernel runs over.
     allowed
-        The splits at which all of its operands have a place.
+        The splits that are possible for all operands.
     shapes
         The shapes of the operands.
     rows
-        The fewest rows that are to be.
+        The minimal number of rows.
     """
     if len(allowed) == 1:
         return next(iter(allowed))
@@ -90,6 +90,6 @@ def best_split(
 
 
 def _repeats(shape: Sequence[int], domain: Sequence[int], split: int) -> bool:
-    """Whether rows of an operand belong to several rows of the domain."""
+    """Return whether operand rows belong to several rows of the domain."""
     found = place(shape, domain, split)
     return found is not None and found.count not in (1, math.prod(domain[:split]))

@@ -1,4 +1,4 @@
-"""Whether a program is one: what every pass may rely on, and has to leave so."""
+"""The verifier: invariants of programs that every pass relies on and must preserve."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from fdbr.compiler.ir.program import (
     Step,
     Variable,
     has_effect,
-    is_meeting,
+    is_collective,
     kind_of,
 )
 
@@ -20,25 +20,25 @@ __all__ = ["InvalidProgramError", "check"]
 
 
 class InvalidProgramError(AssertionError):
-    """A program breaks a rule; a pass has made a mistake."""
+    """A program violates an invariant, because of a bug in a pass."""
 
 
 def check(program: Program, before: Program | None = None) -> Program:
-    """The program itself, if it keeps the rules.
+    """Return the program if it satisfies the invariants.
 
-    - Each variable is made once, by an input or a step, before any step reads it.
-    - A kernel keeps only what its own steps make, and writes over nothing but inputs that are
-      given up, of the very kind of what is written, which no later step reads.
-    - Guards come in the order in which they were captured; those of loops, turn by turn.
-    - A loop takes and gives what its body does, which keeps the rules itself.
-    - Effects are those of the program before the pass, if that is given, in the same order; so is
-      what all processes do together.
-    - Inputs, and the number and the kinds of outputs, are those of the program before.
+    - Each variable is defined once, by an input or a step, before any step reads it.
+    - A kernel returns only values of its own steps.  It overwrites only donated inputs that have
+      the aval of the new value and that no later step reads.
+    - Guards come in the order in which they were captured; those of loops, iteration by iteration.
+    - The operands and results of a loop match those of its body, which satisfies the invariants.
+    - Side effects and collectives are those of the program ``before`` the pass, if it is given, in
+      the same order.
+    - Inputs, and the number and avals of outputs, are those of the program ``before``.
 
     Raises
     ------
     InvalidProgramError
-        If it breaks one; the message says where.
+        If an invariant is violated; the message says where.
     """
     made: set[Variable] = set()
 
@@ -82,7 +82,7 @@ def _check_loop(step: Step, where: str) -> None:
         return
     assert type(step) is Instruction
     body = check(loop.body)
-    _require(not any(map(has_effect, body.steps)), f"{where} has an effect within")
+    _require(not any(map(has_effect, body.steps)), f"{where} has a side effect in its body")
     first, kept = loop.carried, loop.carried + loop.lasts
     second = first + len(loop.rows)
     data = second + len(loop.data)
@@ -90,13 +90,13 @@ def _check_loop(step: Step, where: str) -> None:
     given = [kind_of(operand) for operand in step.operands]
     taken = [variable.kind for variable in body.inputs]
     whole = [*taken[:first], *taken[data:]]
-    _require(whole == [*given[:first], *given[second:]], f"{where} takes other kinds than it gets")
+    _require(whole == [*given[:first], *given[second:]], f"{where} takes other avals than it gets")
     made = list(map(kind_of, body.outputs))
     closed = not loop.is_open or (not loop.rows and not loop.data and len(made) == kept)
-    _require(closed, f"{where} has rows for some numbers of turns alone")
-    _require(made[:first] == taken[:first], f"{where} carries other kinds than it takes")
+    _require(closed, f"{where} has rows for a fixed number of iterations")
+    _require(made[:first] == taken[:first], f"{where} carries other avals than it takes")
     made[kept:] = [stack_kind(kind, loop.length) for kind in made[kept:]]
-    _require(made == [out.kind for out in step.outs], f"{where} makes other kinds than it says")
+    _require(made == [out.kind for out in step.outs], f"{where} makes other avals than it says")
 
 
 def _check_kernel(step: Fused | Small, where: str) -> None:
@@ -105,7 +105,7 @@ def _check_kernel(step: Fused | Small, where: str) -> None:
     known = set(step.reads)
     for part in step.steps:
         _require(known.issuperset(part.reads), f"{where}: {_title(part)} reads what comes later")
-        _require(not has_effect(part), f"{where}: {_title(part)} has an effect")
+        _require(not has_effect(part), f"{where}: {_title(part)} has a side effect")
         known.update(part.outs)
 
 
@@ -113,29 +113,31 @@ def _check_overwritten(program: Program, number: int, step: Fused, where: str) -
     later = {v for other in program.steps[number + 1 :] for v in other.reads}
     later.update(v for v in program.outputs if type(v) is Variable)
     for out, place in step.over.items():
-        _require(place in program.donated, f"{where} writes over what is not given up")
+        _require(place in program.donated, f"{where} overwrites an input that is not donated")
         _require(out.kind == place.kind, f"{where} writes {out.kind} over {place.kind}")
-        _require(place not in later, f"{where} writes over {_named(place)}, which is read later")
+        _require(place not in later, f"{where} overwrites {_named(place)}, which is read later")
 
 
 def _compare(program: Program, before: Program) -> None:
-    _require(program.inputs == before.inputs, "the inputs are others than before")
+    _require(program.inputs == before.inputs, "the inputs have changed")
     kinds, old = (list(map(_kind, p.outputs)) for p in (program, before))
     _require(kinds == old, f"the outputs are {kinds}, and were {old}")
     mine, theirs = _effects(program.steps), _effects(before.steps)
-    _require(mine == theirs, "the effects are others than before, or in another order")
+    _require(mine == theirs, "the side effects or their order have changed")
 
 
 def _kind(output: Any) -> Any:
-    """The kind of an output; its type, if it is no value that is computed with."""
+    """Return the aval of an output, or the type of a static one."""
     static = isinstance(output, type) or not hasattr(output, "dtype")
     return type(output) if static and type(output) is not Variable else kind_of(output)
 
 
 def _effects(steps: Sequence[Step]) -> list[Any]:
     effects: list[Any] = [step for step in steps if has_effect(step)]
-    alone = [step.params.get("function") for step in effects if not is_meeting(step)]
-    together = [(step.primitive, step.params.get("call")) for step in effects if is_meeting(step)]
+    alone = [step.params.get("function") for step in effects if not is_collective(step)]
+    together = [
+        (step.primitive, step.params.get("call")) for step in effects if is_collective(step)
+    ]
     return [alone, together]
 
 
@@ -144,4 +146,4 @@ def _title(step: Step) -> str:
 
 
 def _named(value: Any) -> str:
-    return f"the variable of kind {value.kind}" if type(value) is Variable else repr(value)
+    return f"the variable of aval {value.kind}" if type(value) is Variable else repr(value)

@@ -1,4 +1,4 @@
-"""The questions of Python control flow to values, and equality of their answers."""
+"""The conversions by which Python control flow reads values, and equality of their outcomes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,14 +11,14 @@ __all__ = ["EACH", "EXACT", "GuardFailure", "same", "to_list"]
 
 
 class GuardFailure(Exception):
-    """A guard got another answer than when the program was captured.
+    """A guard got another outcome than when the program was captured.
 
     Attributes
     ----------
     index
         The guard's number in the run.
     answer
-        The answer that it got now.
+        The new outcome.
     """
 
     def __init__(self, index: int, answer: Any) -> None:
@@ -28,28 +28,28 @@ class GuardFailure(Exception):
 
 
 def to_list(value: Any) -> Any:
-    """The elements as a nest of lists of Python's numbers."""
+    """Return the elements as nested lists of Python numbers."""
     return np.asarray(value).tolist()
 
 
 def bools(value: Any) -> list[bool]:
-    """The truth of each element."""
+    """Return the truth of each element."""
     elements = np.ravel(value)
     return (elements if elements.dtype == bool else elements.astype(bool)).tolist()
 
 
 def ints(value: Any) -> list[int]:
-    """Each element as an integer."""
+    """Return each element as an integer."""
     return [int(element) for element in np.ravel(value).tolist()]
 
 
 def floats(value: Any) -> list[float]:
-    """Each element as a floating number."""
+    """Return each element as a float."""
     return [float(element) for element in np.ravel(value).tolist()]
 
 
 def complexes(value: Any) -> list[complex]:
-    """Each element as a complex number."""
+    """Return each element as a complex number."""
     return [complex(element) for element in np.ravel(value).tolist()]
 
 
@@ -59,12 +59,12 @@ EACH: dict[Any, Callable[[Any], list[Any]]] = {
     float: floats,
     complex: complexes,
 }
-"""For a question of one value, that of a batch of them."""
+"""From the conversion of one value to that of all values in a batch."""
 
 EXACT: frozenset[Any] = frozenset({bool, int, bools, ints, distinct_integers, summarize_truths})
-"""The questions of whose answers all that are equal are the same."""
+"""The conversions whose outcomes are the same whenever they are equal."""
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two answers are one: NaN is NaN here, and -0.0 is not 0.0."""
+    """Return whether two outcomes are the same: NaN equals NaN, and -0.0 differs from 0.0."""
     return a == b if type(a) in (bool, int) else repr(a) == repr(b)

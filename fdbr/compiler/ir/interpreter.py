@@ -1,4 +1,4 @@
-"""The reference: a program run step by step, as the engine would run it."""
+"""The reference interpreter: runs a program step by step by the rules of dispatch."""
 
 import functools
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ __all__ = ["GuardFailure", "interpret", "same"]
 
 
 def interpret(program: Program, leaves: Sequence[Any]) -> list[Any]:
-    """The outputs of a program.
+    """Return the outputs of a program.
 
     Raises
     ------
     GuardFailure
-        If a guard does not hold.
+        If a guard fails.
     """
     values: dict[Any, Any] = dict(zip(program.inputs, leaves, strict=True))
 

@@ -1,4 +1,4 @@
-"""The last uses of a program's values."""
+"""Liveness: the last uses of a program's values."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["last_uses"]
 
 
 def last_uses(steps: Sequence[Step], outputs: Iterable[Any]) -> dict[int, list[Variable]]:
-    """For each step, by its position, the variables that are not needed after it."""
+    """Return the variables that are dead after each step, by the step's position."""
     kept = {output for output in outputs if is_variable(output)}
     ends: dict[int, list[Variable]] = {}
     for position in range(len(steps) - 1, -1, -1):

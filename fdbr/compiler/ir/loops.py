@@ -1,4 +1,4 @@
-"""Loops among the steps of a program: a body, itself a program, that is run turn after turn."""
+"""Loops as steps of a program: the body is itself a program, run once per iteration."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,29 +30,29 @@ __all__ = [
 
 @attrs.frozen(eq=False)
 class Loop:
-    """The parameter of a step whose operands are ``(*carry, *arrays, *consts)``.
+    """The parameter of a loop step, whose operands are ``(*carry, *arrays, *consts)``.
 
-    Its results are those of the body, whose results of each turn are stacked.
+    Its results are those of the body; results of each iteration are stacked.
 
     Attributes
     ----------
     body
-        From ``(*carry, *rows, *data, *consts)`` to ``(*carry, *lasts, *each)``: what the next turn
-        takes; what is kept of the last turn alone; and what is kept of each.  Its guards are
-        numbered from 0.
+        From ``(*carry, *rows, *data, *consts)`` to ``(*carry, *lasts, *each)``: the carry of the
+        next iteration, the values kept of the last iteration alone, and those kept of each.  Its
+        guards are numbered from 0.
     length
-        The number of turns, at least one.
+        The number of iterations, at least one.
     carried, lasts
-        How many values go from turn to turn, and how many are kept of the last turn.
+        The number of carried values, and of values kept of the last iteration.
     rows
-        For each of the arrays, the row that the first turn takes, and how far on the next one is.
+        For each of the arrays, the row of the first iteration, and the step to the next one's.
     data
-        Constants that differ between the turns: of each its values, turn by turn.
+        Constants that differ between iterations: a sequence of values for each.
     guard, guards
-        What is added to the numbers of the body's guards in the first turn, and from turn to turn.
+        The offset of the body's guard numbers in the first iteration, and its increment.
     until
-        `None`, or the number of the guard in the body that ends the loop where it does not hold:
-        then the results are those of the turn before, and ``length`` is what it was once.
+        `None`, or the number of the guard in the body that ends the loop when it fails: then the
+        results are those of the iteration before, and ``length`` is that of the captured run.
     """
 
     body: Program
@@ -67,20 +67,20 @@ class Loop:
 
     @property
     def is_open(self) -> bool:
-        """Whether a guard says how many turns there are."""
+        """Whether a guard decides the number of iterations."""
         return self.until is not None
 
     def failure(self, turn: int, failure: GuardFailure) -> GuardFailure:
-        """Translate a guard failure inside a turn for the caller of the program."""
+        """Translate a guard failure inside an iteration for the caller of the program."""
         return GuardFailure(self.guard + turn * self.guards + failure.index, failure.answer)
 
     def ends(self, turn: int, failure: GuardFailure) -> None:
-        """Raise what a guard that does not hold in a turn is, unless it ends the loop."""
+        """Raise the guard failure of an iteration, unless it ends the loop."""
         if failure.index != self.until or (self.lasts and not turn):
             raise self.failure(turn, failure) from None
 
     def turns(self, turn: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, ...]:
-        """The results, where ``turn`` runs the body."""
+        """Run the loop; ``turn`` runs the body."""
         first, second = self.carried, self.carried + len(self.rows)
         carry, arrays, consts = operands[:first], operands[first:second], operands[second:]
         kinds = [variable.kind for variable in self.body.inputs[first:second]]
@@ -108,69 +108,69 @@ class Loop:
 
     def __repr__(self) -> str:
         many = "any number of" if self.is_open else self.length
-        return f"<{many} turns of {len(self.body.steps)} steps>"
+        return f"<{many} iterations of {len(self.body.steps)} steps>"
 
 
 def row_of(array: Any, index: int, kind: Kind) -> Any:
-    """A row of an array as a value of a kind."""
+    """Return a row of an array as a value of an aval."""
     if kind.is_number:
         return array[index].item()
     return array[index, ...] if kind.is_array and not kind.shape else array[index]
 
 
 def stack_kind(kind: Kind, length: int) -> Kind:
-    """The kind of the values of all turns, put together."""
+    """Return the aval of the stacked values of all iterations."""
     return kind.array((length, *kind.shape))
 
 
 def _plain(name: str, value: Callable[..., Any]) -> Primitive:
-    """A primitive of programs alone, which has no rules."""
+    """Return a primitive that occurs only in programs, and has no rules."""
     return Primitive(name, "program", value, None, None, None, registered=False)
 
 
 def _run(xp: Any, *operands: Any, loop: Loop) -> tuple[Any, ...]:
-    raise AssertionError("what runs a program runs its loops")
+    raise AssertionError("loops are run by the interpreter or the back end")
 
 
 LOOP = _plain("loop", _run)
-"""A body, run turn after turn."""
+"""Runs a body once per iteration."""
 
 LOWERED: dict[Primitive, Callable[[Instruction], Sequence[Instruction] | None]] = {}
-"""For primitives that stand for loops: the steps that do the same by `LOOP`, if there are any."""
+"""For primitives of control flow: how to lower them to `LOOP`; the function may return `None`."""
 
 ROW = _plain("row", lambda xp, array, *, index, form: row_of(array, index, form))
-"""Read one turn's entry of a stack, as a value of its kind."""
+"""Reads one iteration's entry of a stacked array, as a value of its aval."""
 
 
 def _parts(xp: Any, x: Any, *, key: Any, steps: tuple[int, ...], count: int) -> Any:
-    """Views of parts of an array, of which each is so many places further on than the last one."""
+    """Return a strided view of equal slices of an array at equal distances."""
     first = x[(*key, ...)]
     apart = sum(step * stride for step, stride in zip(steps, x.strides, strict=True))
     return as_strided(first, (count, *first.shape), (apart, *first.strides), writeable=False)
 
 
 PARTS = _plain("parts", _parts)
-"""Slices of one array that lie equally far apart, as one array; ``key`` is that of the first."""
+"""Slices of one array at equal distances, as one array; ``key`` is the first slice."""
 
 
 def _put_parts(xp: Any, total: Any, parts: Any, *, key: Any, steps: tuple[int, ...]) -> Any:
-    out = total + total.dtype.type(0)  # which is what -0.0 becomes in a sum
+    out = total + total.dtype.type(0)  # -0.0 becomes 0.0, as in a sum
     first = out[(*key, ...)]
     apart = sum(step * stride for step, stride in zip(steps, out.strides, strict=True))
     places = as_strided(first, parts.shape, (apart, *first.strides))
-    for place, part in zip(places, parts, strict=True):  # they may overlap
+    for place, part in zip(places, parts, strict=True):  # one by one: slices may overlap
         place += part
     return out
 
 
 ADD_PARTS = _plain("add_parts", _put_parts)
-"""The sum of an array and of arrays that are zero but for a part, of which each has another."""
+"""The sum of an array and of arrays that are zero outside of one slice each."""
 
 _made: dict[tuple[str, tuple[str, ...]], Primitive] = {}
 
 
 def with_keywords(primitive: Primitive, names: tuple[str, ...]) -> Primitive:
-    """A primitive that takes some of its keywords as operands, after the others."""
+    """Return a primitive that takes some of another's parameters as further operands."""
     key = primitive.name, names
     if key not in _made or registry.get(primitive.name) is not primitive:
 
@@ -184,7 +184,7 @@ def with_keywords(primitive: Primitive, names: tuple[str, ...]) -> Primitive:
 
 
 def loop_of(step: Step) -> Loop | None:
-    """The loop that a step is, if it is one."""
+    """Return the loop of a step; `None` if it is another step."""
     if type(step) is not Instruction or step.primitive is not LOOP:
         return None
     loop: Loop = step.params["loop"]
@@ -192,7 +192,7 @@ def loop_of(step: Step) -> Loop | None:
 
 
 def guards_in(steps: Iterable[Step]) -> list[int]:
-    """The numbers of the guards among steps, those in loops included."""
+    """Return the numbers of the guards among steps, including those in loops."""
     found: list[int] = []
     for step in steps:
         loop = loop_of(step)
@@ -205,13 +205,13 @@ def guards_in(steps: Iterable[Step]) -> list[int]:
 
 
 def is_guarded(step: Step) -> bool:
-    """Whether a step is a guard, or a loop with guards in it."""
+    """Return whether a step is a guard, or a loop that contains guards."""
     loop = loop_of(step)
     return type(step) is Guard or (loop is not None and any(map(is_guarded, loop.body.steps)))
 
 
 def loops(program: Program) -> Iterator[tuple[Instruction, Loop]]:
-    """The loops among the steps."""
+    """Yield the loops among the steps of a program."""
     for step in program.steps:
         loop = loop_of(step)
         if loop is not None:

@@ -1,7 +1,7 @@
-"""The arrays of a kernel whose rows are what is left of reductions along any axes.
+"""The loop nest of a kernel with reductions along any axes.
 
-Axes of a domain are joined as long as every array beside each other has all of them or none: the
-*loops* of the kernel, from the outermost to the innermost.  An array is read at the indices of the
+Neighbouring axes of the domain are merged if every operand has all of them or none; the merged axes
+are the *loops* of the kernel, from the outermost to the innermost.  An operand is indexed by the
 loops that it has.
 """
 
@@ -15,7 +15,7 @@ Has = tuple[bool, ...]
 
 
 def axes_of(shape: Sequence[int], domain: Sequence[int]) -> Has | None:
-    """The axes of a domain that an array which broadcasts to it has; `None` if it does not.
+    """Return which axes of a domain a broadcast array has; `None` if it does not broadcast.
 
     >>> axes_of((3, 1), (2, 3, 4))
     (False, True, False)
@@ -27,7 +27,7 @@ def axes_of(shape: Sequence[int], domain: Sequence[int]) -> Has | None:
 
 
 def joined_axes(domain: Sequence[int], arrays: Iterable[Has]) -> list[tuple[int, tuple[int, ...]]]:
-    """The loops over a domain beside which arrays lie: how long each is, and its axes.
+    """Return the merged loops over a domain for some arrays: each one's length and axes.
 
     >>> joined_axes((2, 3, 4, 5), [(False, True, False, False)])
     [(2, (0,)), (3, (1,)), (20, (2, 3))]

@@ -1,6 +1,6 @@
-"""Operations that programs, passes and back ends know by name.
+"""Primitives that programs, passes and back ends refer to directly.
 
-What holds for all operations of a kind follows from their declarations: see `Primitive`.
+Properties of whole classes of operations follow from their declarations: see `Facts`.
 """
 
 from fdbr import ops  # noqa: F401, which declares them
@@ -24,14 +24,18 @@ DET = registry["det"]
 DIAGONAL = registry["diagonal"]
 DIVIDE = registry["divide"]
 EMBED_DIAGONAL = registry["embed_diagonal"]
+EQUAL = registry["equal"]
 FLIP = registry["flip"]
 FLOOR = registry["floor"]
 FULL_LIKE = registry["full_like"]
 GATHER = registry["gather"]
 GREATER = registry["greater"]
+GREATER_EQUAL = registry["greater_equal"]
 HALF_TRIANGLE = registry["half_triangle"]
 INTEGER_POWER = registry["integer_power"]
 INV = registry["inv"]
+LESS = registry["less"]
+LESS_EQUAL = registry["less_equal"]
 MATMUL = registry["matmul"]
 MATMUL_TRANSPOSED = registry["matmul_transposed"]
 MATRIX_TRANSPOSE = registry["matrix_transpose"]
@@ -43,6 +47,7 @@ MIN = registry["min"]
 MINIMUM = registry["minimum"]
 MULTIPLY = registry["multiply"]
 NEGATIVE = registry["negative"]
+NOT_EQUAL = registry["not_equal"]
 PAD_ZEROS = registry["pad_zeros"]
 PERMUTE = registry["permute"]
 POSITIVE = registry["positive"]
@@ -72,14 +77,17 @@ UNSLICE = registry["unslice"]
 WHERE = registry["where"]
 WINDOW_WINNERS = registry["window_winners"]
 
+COMPARISONS = frozenset({EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, NOT_EQUAL})
+"""The operations of Python's comparison operators."""
+
 PRODUCTS = frozenset({MATMUL, MATMUL_TRANSPOSED, AFFINE})
-"""Products of matrices."""
+"""Matrix products."""
 
 VIEWS = frozenset({SLICE, RESHAPE, PERMUTE, MATRIX_TRANSPOSE, BROADCAST_TO})
-"""Operations whose results are operands, looked at in another way."""
+"""Operations whose results are views of their operands."""
 
 JOINS = frozenset({CONCAT, STACK})
-"""Operations that put arrays one after the other."""
+"""Operations that concatenate arrays."""
 
 EMBEDDINGS = frozenset({UNSLICE, PAD_ZEROS})
-"""Operations that put an array among zeros."""
+"""Operations that embed an array into zeros."""

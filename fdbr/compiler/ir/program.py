@@ -1,7 +1,7 @@
-"""The captured program: what a function did, as a flat list of steps.
+"""The captured program: the steps of a function's run, as a flat list.
 
-A program is a value.  Passes make new programs out of it, a back end runs it, and printing it
-shows what will be run.
+A program is immutable.  Passes build new programs from it, a back end runs it, and printing it
+shows the steps.
 """
 
 import functools
@@ -28,7 +28,7 @@ __all__ = [
     "Step",
     "Variable",
     "has_effect",
-    "is_meeting",
+    "is_collective",
     "is_variable",
     "kind_of",
     "unfused",
@@ -37,16 +37,16 @@ __all__ = [
 
 @attrs.frozen(slots=True)
 class Kind:
-    """The type, shape, dtype and device of a value, known before the program runs.
+    """The abstract value: type, shape, dtype and device, known before the program runs.
 
     Attributes
     ----------
     type
-        The array type; a scalar type of NumPy; or the type of a Python number, which is weak.
+        The array type, a NumPy scalar type, or the type of a Python number, which is weak.
     shape, dtype
-        Those of an array; of a number ``()`` and the dtype that NumPy would make of it.
+        Those of an array; for a number ``()`` and the dtype that NumPy would give it.
     device
-        The number of the device where an array lies; `None` of what lies in host memory.
+        The number of the device that holds an array; `None` for host memory.
     """
 
     type: type
@@ -56,23 +56,23 @@ class Kind:
 
     @property
     def module(self) -> Any:
-        """The array module of an array; `None` of scalars and numbers, which go with any."""
+        """The array module of an array; `None` for scalars and numbers, which suit any module."""
         return _module_of(self.type)
 
     @property
     def xp(self) -> Any:
-        """The module that makes arrays where such a value lies; NumPy for scalars and numbers."""
+        """The module that creates arrays on the value's device; NumPy for scalars and numbers."""
         module = self.module
         return np if module is None else module_at(module, self.device)
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array of an array module, and no scalar or number."""
+        """Whether it is an array of an array module, not a scalar or number."""
         return self.type is np.ndarray or _module_of(self.type) is not None
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is a scalar of NumPy."""
+        """Whether it is a NumPy scalar."""
         return issubclass(self.type, np.generic)
 
     @property
@@ -90,7 +90,7 @@ class Kind:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements, if each lies in memory once."""
+        """The bytes of all elements, each counted once."""
         return int(self.size * self.dtype.itemsize)
 
     def __str__(self) -> str:
@@ -103,21 +103,21 @@ class Kind:
         return f"{text}@{module.__name__}" + ("" if self.device is None else f":{self.device}")
 
     def array(self, shape: Iterable[int]) -> "Kind":
-        """The kind of arrays of a shape beside values of this one."""
+        """Return the aval of an array with a shape, and otherwise like this one."""
         kind = self.type if self.is_array else np.ndarray
         return Kind(kind, tuple(shape), self.dtype, self.device)
 
 
 @functools.cache
 def _module_of(kind: type) -> Any:
-    """The module whose arrays are of a type; `None` of all that is no array, and of subclasses."""
+    """Return the module of an array type; `None` for other types, and for subclasses."""
     if issubclass(kind, np.ndarray | np.generic):
         return np if kind is np.ndarray else None
     return module_of(kind, None)
 
 
 def kind_of(value: Any) -> Kind:
-    """The kind of a value or of a variable's values."""
+    """Return the aval of a value or of a variable."""
     if type(value) is Variable:
         return value.kind
     kind: Any = type(value)
@@ -140,27 +140,27 @@ def _kind(kind: type, shape: Any, dtype: Any) -> Kind:
 
 
 def _kind_there(value: Any) -> Kind:
-    """The kind of an array that may lie on a device."""
+    """Return the aval of an array that may be on a device."""
     return Kind(type(value), tuple(value.shape), value.dtype, number_of(value))
 
 
-# Nobody changes variables and instructions: that attrs sees to it would take as long as the rest of
-# what a capture does.
+# Variables and instructions are never mutated, but not frozen: attrs would spend as much time on
+# that as the rest of a capture takes.
 @attrs.define(eq=False, slots=True)
 class Variable:
-    """A value that is known when the program runs; each is made by one step, or an input."""
+    """A value of the run, defined by one step or an input."""
 
     kind: Kind
 
 
 def is_variable(operand: Any) -> bool:
-    """Whether an operand is a variable; otherwise it is a constant, and stands for itself."""
+    """Return whether an operand is a variable; otherwise it is a constant."""
     return type(operand) is Variable
 
 
 @attrs.define(eq=False, slots=True)
 class Instruction:
-    """One primitive, applied.
+    """The application of one primitive.
 
     Attributes
     ----------
@@ -169,14 +169,14 @@ class Instruction:
     operands
         Variables and constants.
     params
-        The primitive's keywords.
+        The keyword parameters of the primitive.
     outs
         One variable, or several for a primitive that returns a tuple.
     several
         Whether the primitive returns a tuple.
     remat
-        The remat scope: 0, or the number of a run that was repeated to save memory.  What it
-        recomputes is not to be shared with what was computed before.
+        The rematerialisation scope: 0, or the number of a run that is repeated to save memory.
+        Values in it must not be shared with those computed before.
     """
 
     primitive: Primitive
@@ -194,23 +194,23 @@ class Instruction:
 
 @attrs.frozen(eq=False, slots=True)
 class Guard:
-    """A question that Python asked a value: the program holds as long as the answer is the same.
+    """A value that Python read: the program is valid only if the outcome is the same.
 
     Attributes
     ----------
     operand
-        The variable that was asked.
+        The variable that was read.
     question
-        `bool`, `int`, `float` or `complex`.
+        The conversion: `bool`, `int`, `float` or `complex`.
     answer
-        What it said.
+        Its outcome in the captured run.
     index
         The guard's number in the run.
     place
-        A number that guards have in common if what Python does after one is what it does after
-        another one with the same answer, but for traced values; or `None`.
+        A number that is equal for guards after which Python does the same for equal outcomes, but
+        for traced values; or `None`.
     around
-        The traced values that Python has there, each at its own place of this tuple.
+        The traced values that Python's variables hold there, in a fixed order.
     """
 
     operand: Variable
@@ -224,26 +224,26 @@ class Guard:
 
     @property
     def reads(self) -> Iterator[Variable]:
-        """The variable that is asked; none if a pass has found it to be a constant."""
+        """The variable that is read; none if a pass has found it to be a constant."""
         return iter((self.operand,) if type(self.operand) is Variable else ())
 
 
 @attrs.frozen(eq=False, slots=True)
 class Fused:
-    """Steps that one kernel does in one pass over its domain.
+    """Elementwise steps and reductions that one kernel computes in one pass over its domain.
 
     Attributes
     ----------
     steps
         Instructions, in an order in which they can run.
     domain
-        The shape over which the kernel runs.
+        The shape that the kernel runs over.
     split
-        How many of its leading axes make the rows; the others make the columns.
+        The number of leading axes that make the rows; the others make the columns.
     outs
-        The variables that others read.
+        The variables that other steps read.
     over
-        For some of them, the operands over whose elements they may be written.
+        For some of them, the donated operands that they may overwrite.
     """
 
     steps: tuple[Instruction, ...]
@@ -254,7 +254,7 @@ class Fused:
 
     @property
     def reads(self) -> Iterator[Variable]:
-        """The variables that come from outside, each once."""
+        """The variables defined outside of the kernel, each once."""
         return _from_outside(self.steps)
 
     @property
@@ -265,7 +265,7 @@ class Fused:
 
 @attrs.frozen(eq=False, slots=True)
 class Nest(Fused):
-    """Steps that one kernel does, whose rows are what is left of reductions along any axes.
+    """Steps of one kernel with reductions along any axes, whose rows are the axes left over.
 
     Attributes
     ----------
@@ -287,14 +287,14 @@ def _from_outside(steps: tuple[Instruction, ...]) -> Iterator[Variable]:
 
 @attrs.frozen(eq=False, slots=True)
 class Small:
-    """Steps on arrays so small that one kernel does them one after the other.
+    """Steps on small arrays that one kernel computes one after the other.
 
     Attributes
     ----------
     steps
         Instructions, in their order.
     outs
-        The variables that others read.
+        The variables that other steps read.
     """
 
     steps: tuple[Instruction, ...]
@@ -302,7 +302,7 @@ class Small:
 
     @property
     def reads(self) -> Iterator[Variable]:
-        """The variables that come from outside, each once."""
+        """The variables defined outside of the kernel, each once."""
         return _from_outside(self.steps)
 
 
@@ -310,7 +310,7 @@ Step = Instruction | Guard | Fused | Small
 
 
 def unfused(steps: Iterable[Step]) -> list[Guard | Instruction]:
-    """Steps in their order, with those within kernels one by one."""
+    """Return the steps in order, with those of kernels inlined."""
     parts: list[Guard | Instruction] = []
     for step in steps:
         parts += step.steps if isinstance(step, Fused | Small) else (step,)
@@ -318,13 +318,13 @@ def unfused(steps: Iterable[Step]) -> list[Guard | Instruction]:
 
 
 def has_effect(step: Step) -> bool:
-    """Whether a step does something beside what it gives."""
-    return type(step) is Instruction and step.primitive.effect
+    """Return whether a step has a side effect."""
+    return type(step) is Instruction and step.primitive.facts.effect
 
 
-def is_meeting(step: Step) -> bool:
-    """Whether all processes of a run take a step together."""
-    return type(step) is Instruction and step.primitive.meeting
+def is_collective(step: Step) -> bool:
+    """Return whether a step is a collective, which all processes run together."""
+    return type(step) is Instruction and step.primitive.facts.collective
 
 
 @attrs.frozen(eq=False)
@@ -334,15 +334,15 @@ class Program:
     Attributes
     ----------
     name
-        The function's.
+        The name of the function.
     inputs
         One variable for each leaf of the arguments that is an array or a number.
     steps
-        In the order in which they run.
+        The steps, in the order in which they run.
     outputs
         Variables and constants: the leaves of the result.
     donated
-        The inputs that the caller gives up.
+        The inputs that the caller donates.
     """
 
     name: str
@@ -358,12 +358,12 @@ class Program:
 
     @property
     def overwritten(self) -> tuple[Variable, ...]:
-        """The inputs that kernels write over, in the order in which they do."""
+        """The inputs that kernels overwrite, in that order."""
         kernels = [step for step in self.steps if type(step) is Fused]
         return tuple(variable for kernel in kernels for variable in kernel.over.values())
 
     def replace(self, steps: Any = None, outputs: Any = None) -> "Program":
-        """The program with other steps or outputs."""
+        """Return the program with other steps or outputs."""
         return Program(
             self.name,
             self.inputs,

@@ -1,7 +1,8 @@
-"""Python's own numbers: what a primitive is on them.
+"""Primitives on Python numbers.
 
-In the captured function an operator on two integers of Python is exact, whatever their size, as is
-a comparison of two numbers, and so it is in the program.  All else follows NumPy.
+In the captured function, operators on two Python integers are exact, whatever their size, and so
+are comparisons of two numbers; a program computes them in the same way.  Everything else follows
+NumPy.
 """
 
 import operator
@@ -18,12 +19,12 @@ _REAL = _WHOLE | {float}
 
 _COMPARISONS = frozenset(
     {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
-)  # of an integer and a floating number, too: no integer is rounded for it
+)  # also between an integer and a float: the integer is not rounded
 
 
 def exact(primitive: Primitive, kinds: Any) -> Callable[..., Any] | None:
-    """Python's exact function for a primitive of such values; `None` if NumPy computes it."""
-    function = primitive.exact
+    """Return Python's exact function for a primitive on some types; `None` if NumPy computes it."""
+    function = primitive.facts.exact
     if function is None:
         return None
     return function if (_REAL if function in _COMPARISONS else _WHOLE).issuperset(kinds) else None

@@ -1,4 +1,4 @@
-"""Folds: steps that combine the elements of an array along axes."""
+"""Reduction steps: their operation and axes."""
 
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
@@ -7,11 +7,11 @@ __all__ = ["fold_of", "join_of"]
 
 
 def fold_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
-    """The operation by which a step combines elements, and the axes; `None` if it does not.
+    """Return the operation and axes of a reduction step; `None` for other steps.
 
-    Neither does one of no elements, or whose result has another dtype.
+    Reductions of no elements, or to another dtype, do not count either.
     """
-    name = step.primitive.fold
+    name = step.primitive.facts.fold
     if not name or not step.operands or type(step.operands[0]) is not Variable:
         return None
     kind = step.operands[0].kind
@@ -21,9 +21,9 @@ def fold_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
 
 
 def join_of(step: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The shape of the states that a step joins as its user says, and the axes along which.
+    """Return the shape and axes of a step that reduces states by a user's function.
 
-    `None` if it does something else, or if there are none.
+    The result is `None` for other steps, and for reductions of no elements.
     """
     if step.primitive is not op.REDUCE:
         return None

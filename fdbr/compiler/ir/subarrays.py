@@ -1,4 +1,4 @@
-"""The places of operands within results: in joined arrays, and among zeros."""
+"""The positions of operands within results of concatenation and embedding into zeros."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ __all__ = ["placed"]
 
 
 def placed(step: Instruction) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """The operands of a join or an embedding, each with the key of its place in the result.
+    """Yield the operands of a concatenation or an embedding, each with its key in the result.
 
     >>> import numpy as np
     >>> from fdbr.compiler.capture.tracing import capture

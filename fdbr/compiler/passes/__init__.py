@@ -19,11 +19,11 @@ __all__ = [
 ]
 
 
-_MOST = 8  # turns; a program that needs more is left as it is then
+_MOST = 8  # rounds; a program that needs more is left as it is then
 
 
 def optimise(program: Program) -> Program:
-    """The program after all passes: it gives the same, sooner.
+    """Return the program after the algebraic passes: it computes the same in fewer steps.
 
     >>> import fdbr, numpy as np
     >>> from fdbr.compiler.capture.tracing import capture
@@ -42,7 +42,7 @@ def optimise(program: Program) -> Program:
 
 
 def _cleaned(program: Program) -> Program:
-    """The program after the passes that leave less of it, until none does."""
+    """Return the program after the passes that shorten it, repeated until none does."""
     program = cse(program)
     for _ in range(_MOST):
         simpler = simplify(program)

@@ -1,4 +1,4 @@
-"""Many products that become one."""
+"""Batching of matrix products: many become one."""
 
 from fdbr.compiler.ir.program import Program
 from fdbr.compiler.passes.shared_weight_matmuls import merge_shared_weights
@@ -8,18 +8,19 @@ __all__ = ["batch_matmuls"]
 
 
 def batch_matmuls(program: Program) -> Program:
-    """The program with products in one that share a weight, or that a sum adds up.
+    """Merge products that share a weight, or that a sum adds up.
 
-    - A sum of products ``a1.T @ b1 + a2.T @ b2 + …``, as the gradient of a weight that is used
-      at each step of a sequence, becomes the product of joined matrices; so do the sums of their
-      rows, tables of rows, and parts among zeros: see `fdbr.compiler.passes.sum_patterns`.
-    - Products ``x1 @ w, x2 @ w, …`` of which none depends on another become one, and their
-      results slices of it: at one thread, in float32, 35 of 20 rows with a weight of
-      ``(200, 800)`` take 0.75 of the time, of 20 rows with ``(200, 10000)`` 0.6, of 64 rows with
-      ``(512, 512)`` 0.8, and of 256 rows and more 1.0 to 1.6.  So it is done from 4 products and
-      16 rows on, of up to 128 rows each.
+    - A sum of products ``a1.T @ b1 + a2.T @ b2 + …``, such as the gradient of a weight that is
+      used at each step of a sequence, becomes the product of concatenated matrices.  So do the
+      sums of their rows, of tables of rows, and of slices among zeros: see
+      `fdbr.compiler.passes.sum_patterns`.
+    - Independent products ``x1 @ w, x2 @ w, …`` become one, whose slices are their results.
+      Measured on one thread in float32: 35 products of 20 rows with a weight of ``(200, 800)``
+      take 0.75 of the time, of 20 rows with ``(200, 10000)`` 0.6, of 64 rows with ``(512, 512)``
+      0.8, and of 256 rows and more 1.0 to 1.6.  So products of up to 128 rows are merged, from 4
+      products and 16 rows in all.
 
-    Values differ in the order of additions only.
+    Values differ only by the order of additions.
 
     >>> import numpy as np
     >>> from fdbr.compiler.capture.tracing import capture

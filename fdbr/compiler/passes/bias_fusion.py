@@ -1,4 +1,4 @@
-"""Biases of products are added in the kernels that read the products."""
+"""Bias fusion: biases of products are added in the kernels that read the products."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,16 +25,16 @@ _SMALL = 1 << 9  # elements below which a kernel adds no faster than NumPy
 
 
 def fuse_biases(program: Program) -> Program:
-    """The program with ``x @ w.T + b`` as a product, and a sum where a kernel can do it.
+    """Split ``x @ w.T + b`` into a product, and an addition that a kernel can fuse.
 
-    It is done where all that reads it, in another shape or in part, is elementwise or a
-    reduction; or takes elements at indices, which the product and the bias then give alone.
+    It applies if all readers of the result, possibly through reshapes and slices, are elementwise
+    or reductions, or gather single elements, which then gather product and bias separately.
     """
     backend, readers = backend_of(program), readers_of(program)
     for output in program.outputs:
         if is_variable(output):
             readers.setdefault(output, []).append(None)  # type: ignore[arg-type]
-    free: dict[Step, Any] = {}  # the steps to be replaced, and the bias
+    free: dict[Step, Any] = {}  # the steps to rewrite, with their bias
     for step in program.steps:
         if type(step) is Instruction and step.primitive is op.AFFINE and _is_large(step):
             found = list(_views(step, readers, backend))
@@ -53,7 +53,7 @@ def _is_large(step: Instruction) -> bool:
 
 
 def _views(step: Step, readers: dict[Variable, list[Step]], backend: Backend) -> Iterator[Any]:
-    """The views of a step's result, and what takes elements of it; `None` if there is more."""
+    """Yield the views and gathers of a step's result, and `None` if another reader forbids it."""
     out = step.outs[0]
     found = readers.get(out, [])
     looks = [reader for reader in found if _is_view(reader, out)]
@@ -70,13 +70,13 @@ def _views(step: Step, readers: dict[Variable, list[Step]], backend: Backend) ->
 
 
 def _is_fused(step: Step, backend: Backend) -> bool:
-    """Whether a step is one that kernels do, and not only as a part of others."""
+    """Return whether a step is fused into kernels, and is not a view."""
     view = isinstance(step, Instruction) and step.primitive in VIEWS
     return is_candidate(step, backend) and not view
 
 
 def _is_view(step: Any, x: Variable) -> bool:
-    """Whether a step looks at an array in another shape, or at a part, of the same last axis."""
+    """Return whether a step is a reshape or slice of an array with the same last axis."""
     if type(step) is not Instruction or step.primitive not in (op.RESHAPE, op.SLICE):
         return False
     mine, theirs = step.outs[0].kind, x.kind.shape
@@ -91,7 +91,7 @@ def _is_view(step: Any, x: Variable) -> bool:
 
 
 def _is_pick(step: Any, x: Variable) -> bool:
-    """Whether a step takes single elements, by an index for each axis."""
+    """Return whether a step gathers single elements, by an index for each axis."""
     if type(step) is not Instruction or step.primitive is not op.GATHER:
         return False
     array, *indices = step.operands
@@ -108,7 +108,7 @@ def _is_pick(step: Any, x: Variable) -> bool:
 def _rewritten(
     program: Program, free: dict[Step, Any], readers: dict[Variable, list[Step]]
 ) -> Iterator[Step]:
-    plain: dict[Any, Variable] = {}  # what the same is without the bias
+    plain: dict[Any, Variable] = {}  # the variables without bias for those with it
     for step in program.steps:
         if step not in free:
             yield step
@@ -129,7 +129,7 @@ def _rewritten(
 
 
 def _picked(step: Instruction, plain: Variable, bias: Any) -> Iterator[Instruction]:
-    """Elements of a product, and those of its bias, added."""
+    """Gather elements of a product and of its bias, and add them."""
     _, *indices = step.operands
     kind = step.outs[0].kind
     shape = kind_of(indices[-1]).shape

@@ -1,4 +1,4 @@
-"""Which steps of a program cannot fail, whatever numbers they get."""
+"""Analysis of which steps of a program can fail for some values of their operands."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,14 +9,14 @@ from fdbr.compiler.ir.program import Instruction, Step, Variable, has_effect, ki
 
 __all__ = ["uncertain_first", "uncertain_steps"]
 
-_SMALL = 1 << 12  # bytes of a result that may be there longer than before
+_SMALL = 1 << 12  # bytes of a result that may stay in memory longer than before
 
 
 def uncertain_steps(steps: Sequence[Step], backend: Backend) -> list[int]:
-    """The positions of steps that are guards, have an effect, or may fail.
+    """Return the positions of steps that are guards, have a side effect, or may fail.
 
-    What reads or writes places by numbers fails where there are no such places.  Its transpose,
-    with the same numbers for an array of the same shape, does not fail after it.
+    Indexing fails if an index is out of bounds.  Its transpose with the same indices, for an array
+    of the same shape, cannot fail after it.
     """
     known: set[Any] = set()
     found = []
@@ -30,9 +30,9 @@ def uncertain_steps(steps: Sequence[Step], backend: Backend) -> list[int]:
 
 
 def uncertain_first(steps: Sequence[Step], backend: Backend) -> tuple[list[Step], int]:
-    """The steps with those that may fail as early as can be, and the position of the last of them.
+    """Move steps that may fail as early as possible; return them and the last one's position.
 
-    None moves in front of a guard, nor does one whose result takes much memory.
+    No step moves before a guard, nor does one whose result takes much memory.
     """
     uncertain = set(uncertain_steps(steps, backend))
     made: dict[Variable, float] = {}
@@ -47,7 +47,7 @@ def uncertain_first(steps: Sequence[Step], backend: Backend) -> tuple[list[Step]
                 key = max(guard, *(made.get(v, -1.0) for v in step.reads), -1.0) + 0.5
         made.update(dict.fromkeys(step.outs, key))
         keys.append(key)
-    order = sorted(range(len(steps)), key=keys.__getitem__)  # it is stable
+    order = sorted(range(len(steps)), key=keys.__getitem__)  # stable: equal keys keep their order
     last = max((place for place, i in enumerate(order) if i in uncertain), default=-1)
     return [steps[i] for i in order], last
 
@@ -60,8 +60,8 @@ def _is_certain(step: Step, backend: Backend) -> bool:
         return not uncertain_steps(loop.body.steps, backend)
     parts = (step,) if isinstance(step, Instruction) else step.steps  # type: ignore[union-attr]
     return all(
-        part.primitive.total
-        or bool(part.primitive.fold)
+        part.primitive.facts.total
+        or bool(part.primitive.facts.fold)
         or part.primitive.kind in ("linear", "multilinear")
         or backend.is_total(part)
         for part in parts
@@ -69,8 +69,12 @@ def _is_certain(step: Step, backend: Backend) -> bool:
 
 
 def _named_places(step: Step) -> Any:
-    """The integers by which a step names places of arrays, and the kinds of these; or `None`."""
-    if type(step) is not Instruction or step.primitive.total or step.primitive.elementwise:
+    """Return a step's integer indices and the avals that they index; `None` for other steps."""
+    if (
+        type(step) is not Instruction
+        or step.primitive.facts.total
+        or step.primitive.facts.elementwise
+    ):
         return None
     if step.primitive.kind not in ("linear", "multilinear"):
         return None

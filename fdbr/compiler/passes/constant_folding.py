@@ -22,15 +22,14 @@ from fdbr.core.array_modules import is_locked, lock, owner
 
 __all__ = ["fold_constants"]
 
-_LARGE = 1 << 20  # bytes from which on a constant must not be larger than what it is made of
+_LARGE = 1 << 20  # bytes from which on a result must not be larger than its operands
 
 
 def fold_constants(program: Program) -> Program:
-    """The program with the results of steps on constants in the place of those steps.
+    """Replace steps on constants by their results.
 
-    They are read-only.  A large result of small operands, as of a broadcast, is left to be
+    The results are read-only.  A large result of small operands, such as a broadcast, is still
     computed when the program runs.  A guard on a constant that holds is dropped.
-
     >>> from fdbr.core import registry
     >>> six = Variable(kind_of(6.0))
     >>> step = Instruction(registry["multiply"], (2.0, 3.0), {}, (six,))
@@ -62,7 +61,7 @@ def _is_foldable(step: Instruction) -> bool:
 
 
 def _bytes(operand: Any) -> int:
-    """The size of a value in memory; a broadcast array is as large as what it repeats."""
+    """Return the size of a value in memory; a broadcast array counts as what it repeats."""
     kind = kind_of(operand)
     strides = getattr(operand, "strides", None) or (1,) * len(kind.shape)
     lengths = [n for n, stride in zip(kind.shape, strides, strict=True) if stride]
@@ -70,13 +69,13 @@ def _bytes(operand: Any) -> int:
 
 
 def _results(step: Instruction) -> list[Any]:
-    with np.errstate(all="ignore"):  # the captured run has warned already
+    with np.errstate(all="ignore"):  # NumPy has already warned in the captured run
         out = apply(step.primitive, step.operands, dict(step.params))
     return [_frozen(part, step.operands) for part in (out if step.several else (out,))]
 
 
 def _frozen(value: Any, operands: tuple[Any, ...]) -> Any:
-    """A value that nobody can write to: a copy where it shows an operand's memory."""
+    """Return a read-only value: a copy if it shares an operand's memory."""
     if not hasattr(value, "dtype") or is_locked(value):
         return value
     whole = owner(value)

@@ -15,11 +15,12 @@ _EXACT = frozenset({bool, int, str, type(None), type(...)})
 
 
 def cse(program: Program) -> Program:
-    """The program in which equal steps are one: the first of them.
+    """Replace equal steps by the first of them.
 
-    Steps are equal if they apply the same primitive to the same variables, to constants of the
-    same bits, with equal parameters, in the same remat scope: what a checkpoint computes again is
-    not taken from what was computed before.  Guards are equal if they ask a variable the same.
+    Steps are equal if they apply the same primitive to the same variables and bitwise equal
+    constants, with equal parameters, in the same rematerialisation scope: a checkpoint recomputes
+    its values instead of reusing earlier ones.  Guards are equal if they read a variable in the
+    same way.
 
     >>> from fdbr.compiler.capture.tracing import capture
     >>> f = lambda xs: [xs[0] * 2 + xs[0] * 2]
@@ -45,7 +46,7 @@ def cse(program: Program) -> Program:
             first_asked = asked.setdefault(question, len(steps))
             if first_asked < len(steps):
                 kept: Any = steps[first_asked]
-                if kept.place != step.place:  # it stands for one that may not come back as it does
+                if kept.place != step.place:  # it replaces a guard with another Python state
                     steps[first_asked] = attrs.evolve(kept, place=None)
                 continue
         elif type(step) is Instruction and not has_effect(step):
@@ -63,15 +64,15 @@ def cse(program: Program) -> Program:
 class Identities:
     """Keys that are equal for equal steps.
 
-    Numbers count by their type and bits, so that 1 is neither 1.0 nor True, and 0.0 not -0.0.
-    What has no value that could be compared counts by its identity.
+    Numbers are compared by type and bits, so that 1 differs from 1.0 and True, and 0.0 from -0.0.
+    Values that cannot be compared have their identity as key.
     """
 
     def __init__(self) -> None:
         self._arrays: dict[int, Any] = {}
 
     def of_step(self, step: Instruction) -> Any:
-        """The key of a step."""
+        """Return the key of a step."""
         operands = [
             operand if type(operand) is Variable else self.of_value(operand)
             for operand in step.operands
@@ -82,7 +83,7 @@ class Identities:
         return step.primitive, step.remat, tuple(operands), tuple(params)
 
     def of_value(self, value: Any) -> Any:
-        """The key of a constant or a parameter."""
+        """Return the key of a constant or a parameter."""
         kind = type(value)
         if kind in _EXACT:
             return kind, value
@@ -105,7 +106,7 @@ class Identities:
     def _of_array(self, array: Any) -> Any:
         key = self._arrays.get(id(array))
         if key is None:
-            # Strides count, for sums go through memory in another order with others.
+            # Strides count, because NumPy's sums add in memory order.
             head = np.ndarray, array.dtype, array.shape, array.strides
             if array.dtype.hasobject or array.size == 0 or not _is_small(array):
                 key = (np.ndarray, id(array))

@@ -1,4 +1,4 @@
-"""Steps whose results nobody reads are dropped."""
+"""Dead code elimination: drop steps whose results are not read."""
 
 from fdbr.compiler.ir.loops import is_guarded
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, has_effect
@@ -7,9 +7,9 @@ __all__ = ["dce"]
 
 
 def dce(program: Program) -> Program:
-    """The program without steps that neither the outputs nor the guards depend on.
+    """Drop the steps that neither the outputs nor the guards depend on.
 
-    Guards stay, and what they ask; so do effects.
+    Guards stay, and the values that they read; so do side effects.
 
     >>> from fdbr.compiler.capture.tracing import capture
     >>> f = lambda xs: [xs[0] * 2, xs[0] * 3][:1]

@@ -1,6 +1,6 @@
-"""Primitives made of others are taken apart, where a kernel can put the parts together again.
+"""Decomposition of compound primitives whose parts kernels can fuse.
 
-What a primitive is made of is not stated here: its value is captured.
+The parts are not stated here: they are captured from the primitive's value function.
 """
 
 from collections.abc import Callable
@@ -27,21 +27,25 @@ __all__ = ["decompose", "expand"]
 
 
 def expand(program: Program) -> Program:
-    """Put what a shorthand stands for in its place."""
-    if not any(type(step) is Instruction and step.primitive.shorthand for step in program.steps):
+    """Expand shorthand primitives into the steps that they abbreviate."""
+    if not any(
+        type(step) is Instruction and step.primitive.facts.shorthand for step in program.steps
+    ):
         return program
-    return _taken_apart(program, lambda step: step.primitive.shorthand, lambda step, parts: True)
+    return _taken_apart(
+        program, lambda step: step.primitive.facts.shorthand, lambda step, parts: True
+    )
 
 
 def decompose(program: Program) -> Program:
-    """Take compound primitives apart."""
+    """Decompose compound primitives where that pays."""
     backend = backend_of(program)
 
     def pays(step: Instruction, parts: Program) -> bool:
         large = _is_large(step, backend) or step.primitive is op.SCALED_AND_MOVED
         return large or _is_small(parts, backend)
 
-    return _taken_apart(program, lambda step: step.primitive.compound, pays)
+    return _taken_apart(program, lambda step: step.primitive.facts.compound, pays)
 
 
 def _taken_apart(
@@ -49,10 +53,10 @@ def _taken_apart(
     chosen: Callable[[Instruction], bool],
     pays: Callable[[Instruction, Program], bool],
 ) -> Program:
-    """The program with the parts of some steps in their place, where that pays."""
+    """Replace some steps by the steps of their value functions, where that pays."""
     backend = backend_of(program)
     templates: dict[Any, Program | None] = {}
-    instead: dict[Variable, Any] = {}  # what stands for results of what was taken apart
+    instead: dict[Variable, Any] = {}  # new variables for results of decomposed steps
     steps: list[Step] = []
     for step in program.steps:
         step, template = _plain(renamed(step, instead)), None
@@ -81,13 +85,13 @@ def _taken_apart(
 
 
 def _has_kernels(step: Instruction, backend: Backend) -> bool:
-    """Whether all operands are numbers, or arrays for which there are kernels."""
+    """Return whether all operands are numbers, or arrays that kernels can read."""
     kinds = map(kind_of, step.operands)
     return all(k.is_number or k.is_scalar or k.module is backend.module for k in kinds)
 
 
 def _plain(step: Step) -> Step:
-    """A sum of rows as the sum along an axis that it is, which kernels do."""
+    """Rewrite a sum of rows as a sum along an axis, which kernels compute."""
     if type(step) is not Instruction or step.primitive is not op.SUM_OF_ROWS:
         return step
     return attrs.evolve(step, primitive=op.SUM, params={"axes": (0,), "keepdims": False})
@@ -105,7 +109,7 @@ def _is_large(step: Instruction, backend: Backend) -> bool:
 
 
 def _is_small(template: Program, backend: Backend) -> bool:
-    """Whether the parts are to be done by one kernel for small arrays."""
+    """Return whether one kernel for small arrays computes all the parts."""
     few = len(template.steps) < backend.costs.fewest_small
     return not few and all(map(backend.is_small, template.steps))
 
@@ -116,9 +120,9 @@ def _key(step: Instruction) -> Any:
 
 
 def _template(step: Instruction, backend: Backend) -> Program | None:
-    """The program of a primitive's value; `None` if it has guards, or is no simpler.
+    """Return the program of a primitive's value; `None` if it has guards, or is no simpler.
 
-    So it is if it is not made of operations that take such values, or of those that give them.
+    It is `None` as well if the value function fails for such avals, or returns others.
     """
     examples = [_example(kind_of(operand), backend) for operand in step.operands]
 
@@ -129,7 +133,7 @@ def _template(step: Instruction, backend: Backend) -> Program | None:
     try:
         with np.errstate(all="ignore"):
             program = capture(value, step.primitive.value, examples).program
-    except Exception:  # truth values have no negative, say
+    except Exception:  # for example, booleans cannot be negated
         return None
     if program is None or program.guards or len(program.steps) < 2:
         return None
@@ -138,9 +142,9 @@ def _template(step: Instruction, backend: Backend) -> Program | None:
 
 
 def _example(kind: Kind, backend: Backend) -> Any:
-    """A value of a kind; Python's own numbers are weak beside arrays, and scalars are not."""
+    """Return a value of an aval; Python numbers are weak next to arrays, and scalars are not."""
     if kind.is_number:
         return kind.type()
-    xp = backend.module  # whose functions take no traced values, as NumPy's do
+    xp = backend.module  # not NumPy, whose `zeros` would trace here
     example = xp.zeros(kind.shape, kind.dtype)
     return example[()] if kind.is_scalar else example

@@ -1,4 +1,4 @@
-"""New values of what the caller gives up are written over the old ones."""
+"""Donation: new values overwrite donated inputs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -15,18 +15,18 @@ from fdbr.compiler.passes.steps import readers_of
 
 __all__ = ["donate", "is_long"]
 
-_LONG = 1 << 18  # bytes of an input, from which on it counts how long a gradient waits
+_LONG = 1 << 18  # bytes of an input from which on its gradient should be freed early
 
 Sharing = Mapping[Variable, Set[Variable]]
-"""For variables that may lie in the memory of inputs, those inputs."""
+"""For each variable, the donated inputs whose memory it may share."""
 
 
 def donate(program: Program) -> Program:
-    """The program with kernels that write results over inputs that the caller gives up.
+    """Let kernels write results over donated inputs.
 
-    Whatever has guards or may fail is over when the first of them begins, and whoever else reads
-    what they write over has read it.  Kernels over large inputs come as soon as that is so: then
-    what they read, the gradient of a parameter, does not wait for all others to be there.
+    Before the first of them starts, all guards and steps that may fail have run, and so have all
+    other readers of the overwritten inputs.  Kernels on large inputs run as soon as that is so:
+    then the gradient of a parameter does not stay in memory until all others are computed.
     """
     backend = backend_of(program)
     sharing = _sharing(program, backend)
@@ -45,7 +45,7 @@ def donate(program: Program) -> Program:
 
 
 def _ends(program: Program, backend: Backend) -> list[Fused]:
-    """The kernels that make results alone, and may write them over what they read."""
+    """Return the kernels that produce only outputs, and may overwrite their operands."""
     outputs = {v for v in program.outputs if is_variable(v)}
     readers = readers_of(program)
     return [
@@ -59,11 +59,11 @@ def _ends(program: Program, backend: Backend) -> list[Fused]:
 
 
 def _with_copies(program: Program, ends: Sequence[Fused]) -> tuple[Program, list[Fused]]:
-    """Kernels that also copy what they read, where it is a result and stays the caller's own.
+    """Let kernels also copy an input that is an output of the program without being donated.
 
-    An optimizer's state may be the gradient itself: its memory is the caller's, and that of the old
-    state is free for a copy of it.  Without, it would be read once more where results are handed
-    out.
+    An optimizer's new state may be the gradient itself.  Its memory belongs to the caller, and the
+    memory of the old state is free for a copy of it; otherwise it would be copied where results
+    are returned, in a separate pass over memory.
     """
     donated = program.donated
     kept = {v for v in program.outputs if is_variable(v)}.intersection(program.inputs) - donated
@@ -89,12 +89,12 @@ def _with_copies(program: Program, ends: Sequence[Fused]) -> tuple[Program, list
 
 
 def _is_copied(operand: Variable, kernel: Fused) -> bool:
-    """Whether a kernel that reads an operand can store it as well."""
+    """Return whether a kernel that reads an operand can store a copy of it."""
     return operand.kind.shape == kernel.domain and operand.kind.dtype.kind in "iuf"
 
 
 def _is_one_pass(kernel: Fused, backend: Backend) -> bool:
-    """Whether a kernel reads no element after it has written it, and cannot fail."""
+    """Return whether a kernel reads no element after overwriting it, and cannot fail."""
     folds = {out for step in kernel.steps if fold_of(step) is not None for out in step.outs}
     return all(
         (fold_of(step) is not None or backend.is_total(step)) and folds.isdisjoint(step.reads)
@@ -105,7 +105,7 @@ def _is_one_pass(kernel: Fused, backend: Backend) -> bool:
 def _placed(
     steps: Sequence[Step], kernels: Sequence[Fused], sharing: Sharing, backend: Backend
 ) -> Iterator[Step]:
-    """Steps with kernels among them that write over inputs."""
+    """Yield the steps, with the kernels that overwrite inputs at their positions."""
     large = [kernel for kernel in kernels if any(is_long(v) for v in kernel.over.values())]
     rest = [kernel for kernel in kernels if kernel not in large]
     made: dict[Variable, int] = {}
@@ -130,12 +130,12 @@ def _placed(
 
 
 def is_long(variable: Variable) -> bool:
-    """Whether a variable is so large that it counts when its memory is free again."""
+    """Return whether a variable is so large that its memory should be freed early."""
     return variable.kind.nbytes >= _LONG
 
 
 def _over(kernel: Fused, free: Set[Variable]) -> Fused:
-    """A kernel that writes its results over operands of their shape and dtype, where it can."""
+    """Return a kernel that overwrites operands with the avals of its results, where it can."""
     operands = [v for v in kernel.reads if v in free and v.kind.shape == kernel.domain]
     over: dict[Variable, Variable] = {}
     for out in kernel.outs:
@@ -150,6 +150,6 @@ def _sharing(program: Program, backend: Backend) -> Sharing:
     sharing: dict[Any, Set[Variable]] = {v: {v} for v in program.donated if backend.is_large(v)}
     for step in program.steps if sharing else ():
         below = [sharing[v] for v in step.reads if v in sharing]
-        if below and isinstance(step, Instruction) and not step.primitive.fresh:
+        if below and isinstance(step, Instruction) and not step.primitive.facts.fresh:
             sharing.update(dict.fromkeys(step.outs, frozenset().union(*below)))
     return sharing

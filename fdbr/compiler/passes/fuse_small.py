@@ -1,4 +1,4 @@
-"""Steps on small arrays become kernels of many steps."""
+"""Fusion of steps on small arrays into kernels of many steps."""
 
 from itertools import chain
 from typing import Any
@@ -10,10 +10,11 @@ __all__ = ["fuse_small"]
 
 
 def fuse_small(program: Program, fewest: int | None = None) -> Program:
-    """Put steps on small arrays together; each waits until others want what it makes.
+    """Fuse steps on small arrays; each is delayed until another step reads its result.
 
-    Those that make up a fused kernel too: this one has no rows, and its loops are longer.  Runs of
-    less than ``fewest`` steps are left as they are, if nothing is said those that do not pay.
+    Steps of fused kernels on small arrays are included, because a kernel of small steps has no
+    rows and longer loops.  Runs of less than ``fewest`` steps, by default those that do not pay,
+    are left as they are.
     """
     backend = backend_of(program)
     costs = backend.costs
@@ -48,7 +49,7 @@ def fuse_small(program: Program, fewest: int | None = None) -> Program:
 
 
 def _parts(step: Step, backend: Backend) -> tuple[Any, ...]:
-    """The steps of a kernel that a kernel for small arrays can do, or else the step."""
+    """Return the steps of a kernel if all are small, or else the step itself."""
     if type(step) is Small or (type(step) is Fused and all(map(backend.is_small, step.steps))):
         return step.steps
     return (step,)

@@ -1,4 +1,4 @@
-"""Updates of what the caller gives up, in programs that run step by step."""
+"""Fusion of updates of donated inputs, in programs that are interpreted."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,9 @@ __all__ = ["fuse_updates"]
 
 
 def fuse_updates(program: Program) -> Program:
-    """The program with kernels for the elementwise steps that write over large inputs.
+    """Fuse the elementwise steps that overwrite large donated inputs.
 
-    They stand where `donate` has them.  All other steps stay what they are.
+    `donate` decides where the kernels run.  All other steps stay unfused.
     """
     if not any(map(is_long, program.donated)):
         return program
@@ -37,9 +37,9 @@ def _taken_apart(program: Program) -> Iterator[Step]:
 
 
 def _groups(program: Program, backend: Backend) -> dict[Step, int]:
-    """The steps behind which there are only others like them and results, by numbers of groups.
+    """Return the steps that only such steps and outputs depend on, with their group numbers.
 
-    The steps of a group read what others of it make.
+    Steps of a group are connected by the values that they read.
     """
     readers = readers_of(program)
     groups: dict[Step, int] = {}

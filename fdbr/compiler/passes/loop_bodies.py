@@ -1,4 +1,4 @@
-"""The body of a loop: one turn, with inputs for what it has from elsewhere."""
+"""The body of a rolled loop: one iteration, with inputs for the values from outside."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,14 +24,14 @@ from fdbr.compiler.passes.sequences import longest, runs
 
 __all__ = ["Body", "body_of"]
 
-_FEWEST = 4  # turns
-_LOST = 2  # turns at each end that may be left out, so that what is read is rows of one array
-_SCATTERED = 1  # values of a turn that may be put together so
-_SMALL = 256  # elements of arrays that are put together one by one
+_FEWEST = 4  # iterations
+_LOST = 2  # iterations at each end that may be peeled so that the others read rows of one array
+_SCATTERED = 1  # operands of an iteration that may be gathered value by value
+_SMALL = 256  # elements of arrays that may be gathered so: gathering copies them
 
 
 def body_of(emission: Any, turns: Turns) -> "Body | None":
-    """The body of a loop; `None` if it would cost too much to bring its operands together."""
+    """Return the body of a loop; `None` if it would cost too much to gather its operands."""
     turns = _trimmed(emission, turns)
     opening = opened(emission.steps, emission.made, turns)
     if opening is not None:
@@ -45,7 +45,7 @@ def body_of(emission: Any, turns: Turns) -> "Body | None":
 
 
 def _is_part(emission: Any, turns: Turns, number: int) -> bool:
-    """Whether a step takes another part of one array in each turn."""
+    """Return whether a step slices one array at another position in each iteration."""
     step = emission.steps[turns.start + number]
     if type(step) is not Instruction or step.primitive is not op.SLICE:
         return False
@@ -53,7 +53,7 @@ def _is_part(emission: Any, turns: Turns, number: int) -> bool:
 
 
 def _sequences(emission: Any, turns: Turns) -> Any:
-    """Values that differ from turn to turn, which become rows of arrays."""
+    """Yield the values that differ between iterations, which become rows of arrays."""
     for number, wires in enumerate(turns.wires):
         if _is_part(emission, turns, number):
             yield [step.outs[0] for step in steps_of(emission.steps, turns, number)]
@@ -63,7 +63,7 @@ def _sequences(emission: Any, turns: Turns) -> Any:
 
 
 def _trimmed(emission: Any, turns: Turns) -> Turns:
-    """The turns without those at the ends that read something else."""
+    """Peel off iterations at the ends that read something else than the others."""
     first, last = 0, turns.count
     for values in _sequences(emission, turns):
         run = longest(emission.label, values)
@@ -73,7 +73,7 @@ def _trimmed(emission: Any, turns: Turns) -> Turns:
 
 
 def _remats_agree(emission: Any, turns: Turns) -> bool:
-    """Whether what is one repeated run in a turn is one in the others."""
+    """Return whether steps share a rematerialisation scope in all iterations or in none."""
     known: dict[tuple[int, int], int] = {}
     for number in range(turns.period):
         steps = steps_of(emission.steps, turns, number)
@@ -86,35 +86,35 @@ def _remats_agree(emission: Any, turns: Turns) -> bool:
 
 
 class Body:
-    """One turn, as a program.
+    """One iteration, as a program.
 
     Attributes
     ----------
     turns
-        The turns.
+        The iterations.
     steps, inputs, outputs
-        The body's; its inputs are made for ``operands`` and ``data``, its outputs are the next
+        Those of the body; its inputs match ``operands`` and ``data``, its outputs are the next
         carry.
     operands, rows, data
-        The loop's.
+        Those of the loop.
     guards
-        What is added to the numbers of guards in the first turn, and from turn to turn.
+        The guard number offset of the first iteration, and its increment.
     nexts
-        For each value that is carried, the step and the result that it is next, or `None`.
+        For each carried value, the step and the result that is its next value, or `None`.
     carried
-        The kinds of those values.
+        The avals of those values.
     taken_out
-        The steps of a turn that the body does not have: they read parts of arrays.
+        The steps of an iteration that the body omits, because they only slice arrays.
     sums
-        The sums that are made after the loop.
+        The sums that are computed after the loop.
     remat
-        The repeated run that the steps belong to, if they belong to one.
+        The rematerialisation scope of the steps, if they have one in common.
     """
 
     def __init__(self, emission: Any, turns: Turns, ending: int | None = None) -> None:
         self.emission, self.turns = emission, turns
         self._ending = ending
-        self._scattered = 0  # values that come from wherever, another one for each turn
+        self._scattered = 0  # operands whose values come from different arrays
         self.steps: list[Step] = []
         self.taken_out: set[int] = set()
         self.sums: list[PartsSum] = []
@@ -123,17 +123,17 @@ class Body:
         self._carry: dict[Any, tuple[Variable, Any, Any]] = {}  # input, first value, next one
         self._arrays: list[tuple[Variable, tuple[Any, int, int]]] = []
         self._data: list[tuple[Variable, list[Any]]] = []
-        self._consts: dict[Variable, tuple[Variable, Any]] = {}  # input, and what it is given
+        self._consts: dict[Variable, tuple[Variable, Any]] = {}  # input, and its operand
         first = emission.steps[turns.start : turns.start + turns.period]
         self._first: Sequence[Any] = first
         remats = {step.remat for step in first if type(step) is Instruction}
         self.remat = remats.pop() if len(remats) == 1 else 0
 
-    # --- what it is made of --------------------------------------------------------
+    # --- the parts -----------------------------------------------------------------
 
     @property
     def inputs(self) -> list[Variable]:
-        """The arguments of the body."""
+        """The inputs of the body."""
         return [
             *(variable for variable, _, _ in self._carry.values()),
             *(variable for variable, _ in self._arrays),
@@ -152,22 +152,22 @@ class Body:
 
     @property
     def outputs(self) -> list[Variable]:
-        """The values carried to the next turn."""
+        """The values carried to the next iteration."""
         return [following for _, _, following in self._carry.values()]
 
     @property
     def carried(self) -> list[Any]:
-        """The kinds of what is carried."""
+        """The avals of the carried values."""
         return [variable.kind for variable, _, _ in self._carry.values()]
 
     @property
     def rows(self) -> list[tuple[int, int]]:
-        """Of each array the first row, and how far on the next one is."""
+        """For each array, the first row, and the step to the next one."""
         return [(start, step) for _, (_, start, step) in self._arrays]
 
     @property
     def data(self) -> list[tuple[Any, ...]]:
-        """Constants, turn by turn."""
+        """The constants, iteration by iteration."""
         return [tuple(values) for _, values in self._data]
 
     @property
@@ -179,23 +179,23 @@ class Body:
 
     @property
     def is_open(self) -> bool:
-        """Whether any number of turns is as good: nothing differs between them."""
+        """Whether the body is independent of the number of iterations."""
         return self._ending is not None and not (self._arrays or self._data or self.sums)
 
     def made(self, place: tuple[int, int]) -> Variable:
-        """A result of a step of the body."""
+        """Return a result of a step of the body."""
         made: Variable = self._first[place[0]].outs[place[1]]
         return made
 
     def place(self, position: int) -> tuple[int, int]:
-        """The number of a step in its turn, and the turn."""
+        """Return the number of a step in its iteration, and the iteration."""
         turn, number = divmod(position - self.turns.start, self.turns.period)
         return number, turn
 
-    # --- how it is made ------------------------------------------------------------
+    # --- construction --------------------------------------------------------------
 
     def build(self) -> bool:
-        """Make it; whether it can be made."""
+        """Build the body; return whether that is possible."""
         if not self._number_guards():
             return False
         self._take_parts()
@@ -220,7 +220,7 @@ class Body:
         )
 
     def _take_parts(self) -> None:
-        """Have the loop read rows in the place of steps that take parts of an array."""
+        """Replace steps that slice an array by rows that the loop reads."""
         for number in range(self.turns.period):
             if not _is_part(self.emission, self.turns, number):
                 continue
@@ -231,7 +231,7 @@ class Body:
                 self._arrays.append((outs[0], self.emission.stacked(found[0], outs)))
 
     def _add(self, number: int) -> bool:
-        """Add a step; whether that can be done."""
+        """Add a step; return whether that is possible."""
         step = self._first[number]
         operands = []
         for place, (operand, wire) in enumerate(
@@ -276,7 +276,7 @@ class Body:
         return None if row is None else (row,)
 
     def _carried(self, place: tuple[int, int], starts: Sequence[Any]) -> Variable:
-        """The values made as many turns ago as there are first values."""
+        """Return the variable for values of as many iterations ago as there are first values."""
         identity = Identities().of_value
         keys = [v if type(v) is Variable else identity(v) for v in starts]
         key = (place, *keys)
@@ -288,7 +288,7 @@ class Body:
         return self._carry[key][0]
 
     def _datum(self, values: list[Any]) -> Variable:
-        """Constants that differ from turn to turn."""
+        """Return the variable for constants that differ between iterations."""
         for variable, known in self._data:
             if len(known) == len(values) and all(
                 a is b for a, b in zip(known, values, strict=True)
@@ -299,7 +299,7 @@ class Body:
         return variable
 
     def _row(self, values: list[Any]) -> Variable | None:
-        """A value that is made elsewhere, another one for each turn."""
+        """Return the variable for values that come from outside, one for each iteration."""
         found = list(runs(self.emission.label, values))
         whole = len(found) == 1 and found[0].count == len(values)
         kind = kind_of(values[0])

@@ -1,4 +1,4 @@
-"""Whether a stretch of steps is a loop: what each turn reads, and where that comes from."""
+"""Data flow of repeated steps: where the operands of each iteration come from."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,27 +25,27 @@ __all__ = [
 ]
 
 INSIDE, SAME, FROM, VARIED = "inside", "same", "from", "varied"
-"""The role of an operand: of the same turn; the same in all; of so many turns ago; any other."""
+"""The role of an operand: of this iteration, invariant, of some iterations ago, or any other."""
 
-_FURTHEST = 6  # turns back that a value is read
+_FURTHEST = 6  # iterations back that a value may be read; each needs a carried value
 
 Made = Mapping[Variable, tuple[int, int]]
-"""The step that makes each variable, and which of its results it is."""
+"""The position of the step that defines each variable, and the index among its results."""
 
 
 @attrs.frozen
 class Turns:
-    """Turns that read the same things.
+    """Iterations with the same data flow.
 
     Attributes
     ----------
     start
-        The first step of the first turn.
+        The position of the first step of the first iteration.
     period, count
-        How many steps a turn has, and how many turns there are.
+        The number of steps of an iteration, and the number of iterations.
     wires
-        For each step of a turn, what each operand is: ``(INSIDE,)``, ``(SAME,)``,
-        ``(FROM, turns ago, step of the turn, result)`` or ``(VARIED,)``.
+        For each step of an iteration, the role of each operand: ``(INSIDE, step, result)``,
+        ``(SAME,)``, ``(FROM, iterations ago, step of the iteration, result)`` or ``(VARIED,)``.
     """
 
     start: int
@@ -55,26 +55,26 @@ class Turns:
 
     @property
     def stop(self) -> int:
-        """The step after the last."""
+        """The position after the last step."""
         return self.start + self.period * self.count
 
     def overlaps(self, other: "Turns") -> bool:
-        """Whether they have a step in common with others."""
+        """Return whether two loops have a step in common."""
         return self.start < other.stop and other.start < self.stop
 
     def without(self, first: int, last: int) -> "Turns":
-        """The turns but for some at the beginning and at the end."""
+        """Return the loop without some iterations at the beginning and at the end."""
         start = self.start + first * self.period
         return attrs.evolve(self, start=start, count=self.count - first - last)
 
 
 def operands_of(step: Any) -> tuple[Any, ...]:
-    """The operands of a step, constants included."""
+    """Return the operands of a step, including constants."""
     return (step.operand,) if type(step) is Guard else step.operands
 
 
 class _Reader:
-    """The operands of the turns of a stretch."""
+    """Reads the operands of the iterations of a stretch."""
 
     def __init__(self, steps: Sequence[Step], made: Made, stretch: Stretch) -> None:
         self.steps, self.made = steps, made
@@ -82,7 +82,7 @@ class _Reader:
         self._identities = Identities()
 
     def wires(self, turn: int, count: int | None = None) -> tuple[tuple[Any, ...], ...]:
-        """The roles of the operands of a turn's steps, or of the first of them."""
+        """Return the roles of the operands of an iteration's steps, or of the first of them."""
         base = self.start + turn * self.period
         return tuple(
             tuple(
@@ -116,7 +116,7 @@ class _Reader:
         return bool(self._identities.of_value(a) == self._identities.of_value(b))
 
     def goes_before(self, turn: int, wires: tuple[tuple[Any, ...], ...]) -> bool:
-        """Whether a turn may be the first of those that read so."""
+        """Return whether an iteration may precede those with some roles of operands."""
         for mine, theirs in zip(self.wires(turn), wires, strict=True):
             for own, other in zip(mine, theirs, strict=True):
                 if (own[0] is INSIDE or other[0] is INSIDE) and own != other:
@@ -124,7 +124,7 @@ class _Reader:
         return True
 
     def is_outside(self, turns: Turns) -> bool:
-        """Whether all that is read otherwise is made before the first turn."""
+        """Return whether all other operands are defined before the first iteration."""
         for turn in range(turns.count):
             base = turns.start + turn * self.period
             for number, wires in enumerate(turns.wires):
@@ -139,12 +139,12 @@ class _Reader:
 
 
 def turns_of(steps: Sequence[Step], made: Made, stretch: Stretch) -> Turns | None:
-    """The most turns in a row of a stretch that read the same things; `None` if there are not two.
+    """Return the longest run of iterations with the same data flow; `None` if there are not two.
 
-    What the first turns take from turns before them comes from outside of the loop.
+    The values that the first iterations read from earlier ones come from outside of the loop.
     """
     reader = _Reader(steps, made, stretch)
-    best = (0, 0)  # how many turns, and the last of them
+    best = (0, 0)  # the number of iterations, and the last of them
     wires: Any = None
     here, last = 0, None
     for turn in range(1, stretch.turns):
@@ -166,23 +166,23 @@ def turns_of(steps: Sequence[Step], made: Made, stretch: Stretch) -> Turns | Non
 def wires_of(
     steps: Sequence[Step], made: Made, turns: Turns, turn: int, count: int
 ) -> tuple[tuple[Any, ...], ...]:
-    """The roles of the operands of the first steps of a turn."""
+    """Return the roles of the operands of the first steps of an iteration."""
     reader = _Reader(steps, made, Stretch(turns.start, turns.stop, turns.period))
     return reader.wires(turn, count)
 
 
 def values_of(steps: Sequence[Step], turns: Turns, number: int, place: int) -> list[Any]:
-    """An operand in all turns."""
+    """Return an operand of a step in all iterations."""
     return [operands_of(step)[place] for step in steps_of(steps, turns, number)]
 
 
 def steps_of(steps: Sequence[Step], turns: Turns, number: int) -> list[Any]:
-    """A step in all turns."""
+    """Return a step in all iterations."""
     return list(steps[turns.start + number : turns.stop : turns.period])
 
 
 def differs(steps: Sequence[Step], turns: Turns, number: int) -> bool:
-    """Whether a step has not the same key in all turns."""
+    """Return whether the key of a step differs between iterations."""
     if type(steps[turns.start + number]) is not Instruction:
         return False
     first, *rest = [step.params.get("key") for step in steps_of(steps, turns, number)]

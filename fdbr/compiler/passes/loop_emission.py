@@ -1,4 +1,4 @@
-"""A program with loops in the place of the turns that were found in it."""
+"""Emission of a program in which repeated steps are loops."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -17,19 +17,19 @@ from fdbr.core.primitive import Primitive
 
 __all__ = ["Emission", "Rolled"]
 
-_JOINED = 4  # values from which on it pays to look for loops' results among what is joined
-_FEW = 8  # single turns whose results may be read
+_JOINED = 4  # operands of a concatenation from which on it may be taken from a loop's results
+_FEW = 8  # results of single iterations that may be read without making the loop too costly
 
 
 class Rolled:
-    """A loop that was emitted, and what is wanted of it.
+    """An emitted loop, and the results that are read.
 
     Attributes
     ----------
     found, turns
-        The turns that were found, and those that are in the loop.
+        The iterations that were found, and those that are in the loop.
     taken
-        How many values of single turns were taken out of its stacks.
+        The number of single values that are read from its stacked results.
     """
 
     def __init__(self, found: Turns, body: Body) -> None:
@@ -40,7 +40,7 @@ class Rolled:
         self._stacks: dict[tuple[int, int], Variable] = {}
 
     def final(self, number: int, result: int) -> Variable:
-        """A step's result in the last turn."""
+        """Return a step's result in the last iteration."""
         place = number, result
         if place in self.body.nexts:
             return self._carry[self.body.nexts.index(place)]
@@ -49,7 +49,7 @@ class Rolled:
         return self._lasts[place]
 
     def stack(self, number: int, result: int) -> Variable:
-        """A step's results in all turns."""
+        """Return a step's results in all iterations, stacked."""
         place = number, result
         if place not in self._stacks:
             kind = self.body.made(place).kind
@@ -57,10 +57,10 @@ class Rolled:
         return self._stacks[place]
 
     def step(self, roll: Callable[[Program], Program]) -> Instruction:
-        """The step of the program that it is."""
+        """Return the loop as a step of the program."""
         body = self.body
         outputs = [*body.outputs, *map(body.made, self._lasts), *map(body.made, self._stacks)]
-        program = Program("turn", tuple(body.inputs), tuple(body.steps), tuple(outputs))
+        program = Program("iteration", tuple(body.inputs), tuple(body.steps), tuple(outputs))
         loop = Loop(
             roll(program),
             self.turns.count,
@@ -76,14 +76,14 @@ class Rolled:
 
 
 class Emission:
-    """The writing of the new program.
+    """Builds the new program.
 
     Parameters
     ----------
     program
         The program.
     found
-        The turns in it, in their order.
+        The loops in it, in order.
     """
 
     def __init__(self, program: Program, found: Sequence[Turns]) -> None:
@@ -106,7 +106,7 @@ class Emission:
         self._lines: list[Any] = []
 
     def program(self, roll: Callable[[Program], Program]) -> Program:
-        """The new program; ``roll`` finds the loops in the bodies of loops."""
+        """Return the new program; ``roll`` finds the loops in the bodies of loops."""
         position = 0
         for turns in self._found:
             self._plain(position, turns.start)
@@ -124,7 +124,7 @@ class Emission:
         return self.old.replace(lines, outputs)
 
     def costly(self) -> Iterable[Turns]:
-        """The loops that do not pay: their results are taken apart turn by turn."""
+        """Yield the loops that do not pay, because single iterations' results are read."""
         for rolled in self._rolled:
             turns = rolled.turns
             if rolled.taken > max(_FEW, turns.count * turns.period // 4):
@@ -148,7 +148,7 @@ class Emission:
             self._lines.append(renamed(step, {v: n for v, n in names.items() if n is not v}))
 
     def emit(self, primitive: Primitive, *operands: Any, kind: Kind, **params: Any) -> Variable:
-        """A new step's result."""
+        """Emit a step, and return its result."""
         out = Variable(kind)
         self._lines.append(Instruction(primitive, operands, params, (out,)))
         return out
@@ -156,7 +156,7 @@ class Emission:
     # --- values --------------------------------------------------------------------
 
     def value(self, operand: Any) -> Any:
-        """The value in the new program for one of the old program."""
+        """Return the value in the new program for one of the old program."""
         if type(operand) is not Variable:
             return operand
         if operand in self._names:
@@ -166,7 +166,7 @@ class Emission:
         if rolled is None:
             return operand
         number, turn = rolled.body.place(position)
-        if number in rolled.body.taken_out:  # a part of what the loop reads
+        if number in rolled.body.taken_out:  # the loop reads a row instead, so slice again
             step: Any = self.steps[position]
             sources = map(self.value, step.operands)
             new = self.emit(step.primitive, *sources, kind=operand.kind, **step.params)
@@ -186,7 +186,7 @@ class Emission:
     # --- sequences of values -------------------------------------------------------
 
     def label(self, operand: Any) -> Any:
-        """The whole that a value is a part of, and which part: see `runs`."""
+        """Return the array or loop that a value is taken from, and its index: see `runs`."""
         if type(operand) is not Variable:
             return None
         position, result = self.made.get(operand, (-1, 0))
@@ -217,7 +217,7 @@ class Emission:
         return number not in rolled.body.taken_out and turn != rolled.turns.count - 1
 
     def stacked(self, run: Run, operands: Sequence[Any]) -> tuple[Any, int, int]:
-        """The array that has the values of a run, the row of the first one, and how far on."""
+        """Return an array that contains the values of a run, the first row, and the step."""
         first = operands[run.start]
         position, result = self.made[first]
         if type(run.key[0]) is Rolled:
@@ -232,7 +232,7 @@ class Emission:
         return out, 0, 1
 
     def whole(self, run: Run, operands: Sequence[Any]) -> Any:
-        """An array of the values of a run, along its first axis."""
+        """Return an array of exactly the values of a run, along its first axis."""
         array, start, step = self.stacked(run, operands)
         length = array.kind.shape[0]
         if (start, step, run.count) == (0, 1, length):
@@ -243,7 +243,7 @@ class Emission:
         return self.emit(op.SLICE, array, kind=kind, key=key)
 
     def gathered(self, operands: Sequence[Any]) -> Any:
-        """An array of values along its first axis, which come from wherever."""
+        """Return an array of values along its first axis, whatever they are taken from."""
         parts: list[Any] = []
         place = 0
         kind = kind_of(operands[0])
@@ -261,7 +261,7 @@ class Emission:
         return self.emit(op.CONCAT, *parts, kind=stack_kind(kind, len(operands)), axis=0)
 
     def _joined(self, step: Any) -> bool:
-        """Write what joins loops' results, if it does."""
+        """Emit a concatenation of loops' results as operations on their stacks, if it is one."""
         found = list(runs(self.label, step.operands))
         kinds = set(map(kind_of, step.operands))
         (out,) = step.outs
@@ -282,6 +282,6 @@ class Emission:
 
 
 def _joins(step: Any) -> bool:
-    """Whether a step joins so many values that some may be of loops."""
+    """Return whether a step concatenates so many values that some may come from loops."""
     join = type(step) is Instruction and step.primitive in (op.STACK, op.CONCAT)
     return join and len(step.operands) >= _JOINED

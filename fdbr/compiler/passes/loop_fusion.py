@@ -1,4 +1,4 @@
-"""Elementwise chains, with their broadcasts and reductions, become kernels."""
+"""Loop fusion: chains of elementwise steps, broadcasts and reductions become kernels."""
 
 import math
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ from fdbr.compiler.passes.steps import readers_of
 __all__ = ["VIEWS", "fuse_loops", "is_candidate"]
 
 VIEWS = frozenset({op.RESHAPE, op.BROADCAST_TO})
-_ALONE = 8  # times as many elements as for several steps, that a kernel for one must have
-_TOGETHER = 4  # the same, for elements times steps of a kernel on fewer elements
+_ALONE = 8  # a kernel of one step needs this many times the elements of one of several steps
+_TOGETHER = 4  # on fewer elements than `launch`, elements times steps must exceed this multiple
 
 
 class _Group:
-    """A kernel in the making, of steps that kernels can do.
+    """A kernel under construction, of steps that kernels can compute.
 
     Attributes
     ----------
     most
-        How many steps it may have.
+        The maximal number of steps.
     joins
-        Whether some of the steps join elements as a user says; then all others are elementwise.
-        `None` if that is not decided.
+        Whether some steps reduce with a user's function; then all others are elementwise.
+        `None` if that is undecided.
     rows
-        The values of which there is one a row, for a split that a reduction has decided.
+        The variables with one value a row, for a split that a reduction has decided.
     """
 
     __slots__ = (
@@ -44,14 +44,14 @@ class _Group:
         self.steps: list[Instruction] = []
         self.members: set[Variable] = set()
         self.rows: set[Variable] = set()
-        self.final: set[Variable] = set()  # reductions over rows: whole only after the kernel
+        self.final: set[Variable] = set()  # reductions over rows: complete only after the kernel
         self.closed = False
         self.joins: bool | None = None
-        self.parts: tuple[_Group, ...] = ()  # the groups that went into it last
+        self.parts: tuple[_Group, ...] = ()  # the groups that were merged into it last
 
     @classmethod
     def joined(cls, parts: list["_Group"]) -> "_Group | None":
-        """Groups in one, if they run over the same domain."""
+        """Merge groups that run over the same domain; return `None` if they cannot be merged."""
         whole = cls(parts[0].domain, parts[0].most)
         for part in parts:
             whole.splits &= part.splits
@@ -69,7 +69,7 @@ class _Group:
         return whole
 
     def admit(self, step: Instruction) -> bool:
-        """Take a step in, if it fits."""
+        """Add a step if it fits; return whether it does."""
         if len(self.steps) >= self.most or any(v in self.final for v in step.reads):
             return False
         fits = self._fits(step)
@@ -85,7 +85,7 @@ class _Group:
         return True
 
     def _fits(self, step: Instruction) -> tuple[frozenset[int], set[Variable] | None] | None:
-        """The splits that are left, and which kind of value the step makes."""
+        """Return the splits that are left, and the set for the step's results; `None` if unfit."""
         shape = step.outs[0].kind.shape
         if not _is_plain(step) and self.joins not in (None, join_of(step) is not None):
             return None
@@ -104,7 +104,7 @@ class _Group:
             if axes == tuple(range(len(axes))) and axes:
                 return self._only(len(axes), self.final)
             return None
-        if not step.primitive.elementwise and step.primitive not in VIEWS:
+        if not step.primitive.facts.elementwise and step.primitive not in VIEWS:
             return self._fits_by_row(step)
         if any(v in self.rows for v in step.reads) and shape != self.domain:
             return self._fits_row(step, shape)
@@ -116,7 +116,7 @@ class _Group:
         return (left, None) if left else None
 
     def _fits_join(self, step: Instruction) -> Any:
-        """Whether a step joins elements along the last axes, the first ones or all."""
+        """Check a user's reduction, along the last axes, the first ones or all."""
         (shape, axes), rank = join_of(step) or ((), ()), len(self.domain)
         whole = all(kind_of(o).shape in (shape, ()) for o in step.operands)
         if shape != self.domain or not whole:
@@ -128,7 +128,7 @@ class _Group:
         return self._only(len(axes), self.final) if axes == tuple(range(len(axes))) else None
 
     def _fits_by_row(self, step: Instruction) -> Any:
-        """Whether a step acts on all elements, with others of which there is one a row."""
+        """Check a step on full arrays whose other operands have one value a row."""
         x, *others = step.operands
         lead = step.outs[0].kind.shape[:-1]
         if kind_of(x).shape != self.domain or step.outs[0].kind.shape != self.domain:
@@ -145,7 +145,7 @@ class _Group:
         return kind_of(step.operands[0]).shape != step.outs[0].kind.shape
 
     def _fits_row(self, step: Instruction, shape: tuple[int, ...]) -> Any:
-        """Whether a step acts on values of which there is one a row."""
+        """Check a step on operands with one value a row."""
         (split,) = self.splits
         count, size = math.prod(self.domain[:split]), math.prod(shape)
         if size != count:
@@ -156,7 +156,7 @@ class _Group:
             member = type(operand) is Variable and operand in self.members
             if kind.size != 1 and (kind.size != count or (member and not row)):
                 return None
-            # What comes from outside must have the very shape, but for axes of length 1.
+            # An operand from outside must have the same shape, up to axes of length 1.
             if kind.size == count != 1 and not row and not _is_squeezed(kind.shape, shape):
                 return None
         if step.primitive is op.BROADCAST_TO:
@@ -169,17 +169,17 @@ _AnyGroup = _Group | NestedGroup
 
 
 def _is_plain(step: Instruction) -> bool:
-    """Whether a step has an element for each of its operands', wherever it stands."""
-    return step.primitive.elementwise or step.primitive in VIEWS
+    """Return whether a step maps elements at the same index, whatever the layout."""
+    return step.primitive.facts.elementwise or step.primitive in VIEWS
 
 
 def _is_squeezed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether shapes differ in nothing but axes of length 1."""
+    """Return whether shapes are equal up to axes of length 1."""
     return [n for n in a if n != 1] == [n for n in b if n != 1]
 
 
 def is_candidate(step: Step, backend: Backend) -> bool:
-    """Whether a kernel can do a step, with others or alone."""
+    """Return whether a kernel can compute a step, fused or alone."""
     if type(step) is not Instruction:
         return False
     out = step.outs[0].kind
@@ -191,16 +191,16 @@ def is_candidate(step: Step, backend: Backend) -> bool:
         return False
     if step.primitive in VIEWS:
         return bool(kind_of(step.operands[0]).dtype == out.dtype)
-    if step.primitive.fold:
+    if step.primitive.facts.fold:
         return fold_of(step) is not None and backend.can_fold(out)
-    if step.primitive.elementwise:
+    if step.primitive.facts.elementwise:
         return _is_worth_joining(step, backend)
     return len(out.shape) > 1 and out.shape[-1] > 1 and backend.is_by_row(step)
 
 
 def _is_worth_joining(step: Instruction, backend: Backend) -> bool:
-    """Whether the array module has no loop for an elementwise step that is faster than a kernel."""
-    least = step.primitive.cost
+    """Return whether a kernel is not slower than the array module for an elementwise step."""
+    least = step.primitive.facts.cost
     return backend.is_elementwise(step) and (not least or backend.cost(step) <= least)
 
 
@@ -213,17 +213,17 @@ def _domain_of(step: Instruction) -> tuple[int, ...]:
 
 
 def fuse_loops(program: Program) -> Program:
-    """Put steps together that one kernel can do.
+    """Fuse the steps that one kernel can compute.
 
-    A group stays open until a step outside reads what it makes; then it runs where its last
-    step stood.
+    A group stays open until a step outside of it reads a result; then it runs at the position of
+    its last step.
     """
     backend = backend_of(program)
     program = program.replace(_views_last(_reductions_first(program.steps, backend)))
     nests = Nests(program)
     groups: dict[_AnyGroup, None] = {}
     home: dict[Variable, _AnyGroup] = {}
-    reading: dict[Variable, _AnyGroup] = {}  # the last group that reads a variable from outside
+    reading: dict[Variable, _AnyGroup] = {}  # the last group that reads a variable as an operand
     for step in program.steps:
         near = list(dict.fromkeys(home[v] for v in step.reads if v in home))
         joined: _AnyGroup | None = None
@@ -253,9 +253,9 @@ def fuse_loops(program: Program) -> Program:
 
 
 def _unnested(group: _AnyGroup, order: dict[Step, int]) -> _AnyGroup:
-    """A nested group that does not go on with what it has reduced, as a plain one if it can be.
+    """Turn a nested group that does not use its reductions again into a plain one, if possible.
 
-    That goes through memory once, in its order.
+    A plain kernel goes through memory once, in order.
     """
     if not isinstance(group, NestedGroup) or group.goes_on():
         return group
@@ -269,16 +269,16 @@ def _unnested(group: _AnyGroup, order: dict[Step, int]) -> _AnyGroup:
 
 
 def _siblings(step: Instruction, reading: dict[Variable, _AnyGroup]) -> list[_AnyGroup]:
-    """Open groups over the same domain that read a whole operand of a step."""
+    """Return the open groups over the same domain that read a full operand of a step."""
     domain = _domain_of(step)
     found = dict.fromkeys(reading[v] for v in step.reads if v in reading and v.kind.shape == domain)
     return [group for group in found if not group.closed and group.domain == domain]
 
 
 def _reductions_first(steps: Sequence[Step], backend: Backend) -> list[Step]:
-    """Reductions moved to where their operand is made, before others read it.
+    """Move reductions to where their operand is defined, before its other readers.
 
-    One over all that a reshape has put together is made one of what was reshaped.
+    A reduction over all axes that a reshape has merged reduces the unreshaped array instead.
     """
     makers: dict[Variable, Step] = {}
     after: dict[Variable, list[Step]] = {}
@@ -306,9 +306,9 @@ def _reductions_first(steps: Sequence[Step], backend: Backend) -> list[Step]:
 
 
 def _views_last(steps: Sequence[Step]) -> list[Step]:
-    """Changes of shape, moved to where somebody reads them.
+    """Move reshapes to where their result is read.
 
-    Where they stand otherwise, a kernel that has not all of its steps yet would have to be done.
+    Elsewhere they would close a kernel before all of its steps are found.
     """
     waiting: dict[Variable, Instruction] = {}
     found: list[Step] = []
@@ -336,7 +336,7 @@ def _is_reduction(step: Instruction, backend: Backend) -> bool:
 
 
 def _unreshaped(step: Instruction, makers: dict[Variable, Step], backend: Backend) -> Instruction:
-    """A sum over leading axes of a reshaped array as one of the array itself, if it is the same."""
+    """Rewrite a sum over leading axes of a reshaped array as one of the array itself."""
     if step.primitive is not op.SUM or step.params["keepdims"]:
         return step
     maker = makers.get(step.operands[0])
@@ -357,7 +357,7 @@ def _unreshaped(step: Instruction, makers: dict[Variable, Step], backend: Backen
 
 
 def _join(step: Instruction, near: list[_AnyGroup], nests: Nests) -> _AnyGroup | None:
-    """The open group that takes a step in: several of those that it reads together, or one."""
+    """Return the open group that takes a step: a merger of those that it reads, or one of them."""
     plain = [group for group in near if isinstance(group, _Group)]
     if len(near) > 1 and len(plain) == len(near):
         both = _Group.joined(plain)
@@ -412,9 +412,9 @@ def _assembled(program: Program, groups: list[_AnyGroup], backend: Backend) -> P
 
 
 def _worth(group: _AnyGroup, backend: Backend) -> list[Instruction]:
-    """The steps of a group that is to become a kernel; none if its array module is as fast."""
+    """Return the steps of a group that should become a kernel; none if NumPy is as fast."""
     steps, costs = list(group.steps), backend.costs
-    if group.joins:  # the array module takes many calls for that
+    if group.joins:  # the array module needs many calls for a user's reduction
         return steps
     real = [s for s in steps if s.primitive not in VIEWS]
     size = math.prod(group.domain)
@@ -426,6 +426,6 @@ def _worth(group: _AnyGroup, backend: Backend) -> list[Instruction]:
 
 
 def _repeats_all(step: Instruction) -> bool:
-    """Whether every operand is repeated, which array modules have no fast loop for."""
+    """Return whether every operand is broadcast, which array modules have no fast loop for."""
     size = step.outs[0].kind.size
     return len(step.operands) > 1 and all(kind_of(o).size < size for o in step.operands)

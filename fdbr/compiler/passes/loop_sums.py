@@ -1,7 +1,7 @@
-"""Sums over turns of arrays that are zero but for a part: the parts are kept, and added up later.
+"""Sums over iterations of arrays that are zero outside one slice: slices are added after the loop.
 
-So comes the gradient of an array of which a loop reads one part in each turn.  To add up whole
-arrays would take time in proportion to the square of the number of turns.
+The gradient of an array that a loop slices in each iteration is such a sum.  Adding whole arrays
+would take time quadratic in the number of iterations.
 """
 
 import itertools
@@ -21,18 +21,18 @@ __all__ = ["PartsSum", "sums_of"]
 
 @attrs.frozen(eq=False)
 class PartsSum:
-    """One of them.
+    """A sum over iterations of slices among zeros.
 
     Attributes
     ----------
     unslicing, adding
-        The numbers of the steps in a turn that it stands for.
+        The numbers of the two steps of an iteration that it replaces.
     part
-        The step and the result that is the part.
+        The step and result that is the slice.
     start, total
-        What is there before the loop, and the sum after it.
+        The value before the loop, and the sum after it.
     key, steps
-        Where the part of the first turn goes, and how far on the next one, along each axis.
+        The key of the first iteration's slice, and its shift along each axis.
     """
 
     unslicing: int
@@ -44,7 +44,7 @@ class PartsSum:
     steps: tuple[int, ...]
 
     def emit(self, emission: Any, rolled: Any) -> Variable:
-        """The total, from what the loop has kept."""
+        """Emit the total, from the stacked slices."""
         operands = emission.value(self.start), rolled.stack(*self.part)
         total: Variable = emission.emit(
             ADD_PARTS, *operands, kind=self.total.kind, key=self.key, steps=self.steps
@@ -53,7 +53,7 @@ class PartsSum:
 
 
 def sums_of(emission: Any, turns: Turns, taken_out: Container[int]) -> list[PartsSum]:
-    """The sums in a loop, where some steps are not in its body."""
+    """Return the sums in a loop; ``taken_out`` are steps that its body omits."""
     found = []
     for number in range(turns.period):
         step = emission.steps[turns.start + number]
@@ -77,7 +77,7 @@ def sums_of(emission: Any, turns: Turns, taken_out: Container[int]) -> list[Part
 
 
 def _adding(emission: Any, turns: Turns, number: int) -> int | None:
-    """The step that adds what a step gives to a total, if nothing else reads either."""
+    """Return the step that adds a step's result to a total, if nothing else reads either."""
     readers, made = emission.readers, emission.made
     steps = steps_of(emission.steps, turns, number)
     places = [readers.get(step.outs[0], []) for step in steps]
@@ -103,7 +103,7 @@ def _adding(emission: Any, turns: Turns, number: int) -> int | None:
 
 
 def _apart(emission: Any, turns: Turns, number: int) -> tuple[int, ...] | None:
-    """The distance along each axis by which a key moves from turn to turn; `None` if it differs."""
+    """Return the shift of a key along each axis between iterations; `None` if it varies."""
     views = []
     for step in steps_of(emission.steps, turns, number):
         view = view_of(step.params["shape"], step.params["key"])

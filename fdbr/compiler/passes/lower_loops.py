@@ -1,4 +1,4 @@
-"""Loops that users write become loops that kernels and sequences know."""
+"""Lowering of control-flow primitives to the loops that kernels and sequences support."""
 
 from fdbr.compiler.ir.loops import LOWERED
 from fdbr.compiler.ir.program import Instruction, Program, Step
@@ -7,9 +7,9 @@ __all__ = ["lower_loops"]
 
 
 def lower_loops(program: Program) -> Program:
-    """The program with loops in the place of steps that stand for loops, where they can be.
+    """Replace control-flow primitives by loops, where that is possible.
 
-    The bodies of loops go through the passes, too: so loops within loops become ones as well.
+    The bodies of loops go through the passes, too, so nested loops are lowered as well.
     """
     steps: list[Step] = []
     for step in program.steps:

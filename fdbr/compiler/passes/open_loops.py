@@ -1,9 +1,9 @@
-"""Loops that hold for every number of turns: Python's ``while``.
+"""Loops that hold for any number of iterations: Python's ``while``.
 
-A turn begins or goes on where a guard holds, and the loop ends where it does not.  If all turns
-ask it at the same place (`Guard.place`), and what the program asks behind the last turn is the
-same once more, with the other answer, then Python does in every turn what it did in these, and
-behind any turn what it did behind the last.
+An iteration starts or continues if a guard holds, and the loop ends when it fails.  Suppose that
+all iterations evaluate the guard in the same Python state (`Guard.place`), and that after the last
+iteration the program repeats the steps up to the guard, with the other outcome.  Then Python does
+the same in every iteration, and the same after any last one.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from fdbr.compiler.passes.loop_dataflow import Made, Turns, steps_of, wires_of
 
 __all__ = ["may_open", "opened"]
 
-_FEWEST = 2  # turns
+_FEWEST = 2  # iterations
 
 
 def may_open(program: Program) -> bool:
-    """Whether guards of a program were asked at the same place.
+    """Return whether some guards of a program were evaluated in the same Python state.
 
-    Effects are had as often as there are turns, and none is in a loop.
+    A program with side effects is excluded, because loops contain none.
     """
     if any(map(has_effect, program.steps)):
         return False
@@ -30,7 +30,7 @@ def may_open(program: Program) -> bool:
 
 
 def opened(steps: Sequence[Step], made: Made, turns: Turns) -> tuple[Turns, int] | None:
-    """The turns of such a loop, and the number of the step that ends it; `None` if it is none."""
+    """Return the open loop in some iterations, and the number of its guard step; else `None`."""
     for number in range(turns.period):
         guards = steps_of(steps, turns, number)
         place = getattr(guards[-1], "place", None)
@@ -50,7 +50,7 @@ def opened(steps: Sequence[Step], made: Made, turns: Turns) -> tuple[Turns, int]
 
 
 def _ends(steps: Sequence[Step], made: Made, turns: Turns, number: int) -> bool:
-    """Whether a turn begins behind the last one, and a guard says there that it is none."""
+    """Return whether an iteration starts after the last one, and its guard has another outcome."""
     if turns.stop + number >= len(steps):
         return False
     first: Any = steps[turns.start + number]
@@ -65,9 +65,9 @@ def _ends(steps: Sequence[Step], made: Made, turns: Turns, number: int) -> bool:
 
 
 def _is_steady(steps: Sequence[Step], made: Made, turns: Turns, number: int) -> bool:
-    """Whether Python's values are, at each turn, those that one turn makes, or stay the same.
+    """Return whether Python's variables hold invariant values or those of the last iteration.
 
-    Values that are exchanged, or kept from turn to turn, are others after another number of turns.
+    Values that are swapped or delayed by an iteration depend on the number of iterations.
     """
     stop: Any = steps[turns.stop + number]
     guards = [*steps_of(steps, turns, number), stop]
@@ -80,7 +80,7 @@ def _is_steady(steps: Sequence[Step], made: Made, turns: Turns, number: int) -> 
 
 
 def _is_steady_value(values: Sequence[Any], made: Made, turns: Turns, number: int) -> bool:
-    """Whether a value that Python has at each turn is the same one, or made in the last turn."""
+    """Return whether a variable's value is invariant, or defined in the last iteration."""
     if all(value is values[0] for value in values):
         return True
     places = set()
@@ -95,7 +95,7 @@ def _is_steady_value(values: Sequence[Any], made: Made, turns: Turns, number: in
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two steps do the same, with whatever operands."""
+    """Return whether two steps do the same, up to their operands."""
     if type(one) is Guard:
         return bool(one.question is other.question and one.answer == other.answer)
     assert type(one) is Instruction

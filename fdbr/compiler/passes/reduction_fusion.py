@@ -1,4 +1,4 @@
-"""Steps that one kernel can do, whose reductions are along any axes."""
+"""Fusion of steps whose reductions are along any axes."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,30 +12,30 @@ from fdbr.compiler.passes.steps import readers_of
 
 __all__ = ["NestedGroup", "Nests", "can_nest"]
 
-_LEAST = 1 << 11  # elements of a domain, below which there is nothing to gain
-_INNER = 8  # the same, of the innermost loop
-_SEVERAL = 4  # and of what becomes one
-_FAR = 64  # steps between what is reduced and what is made of it
+_LEAST = 1 << 11  # elements of a domain below which nothing is gained
+_INNER = 8  # elements of the innermost loop below which vectors are too short
+_SEVERAL = 4  # elements that are reduced to one, at least
+_FAR = 64  # steps to search from a reduction to a full array made of it; bounds the search
 _FEWEST = 2  # rows
-_MOST = 1 << 16  # results of a sum along other axes than those of a row
+_MOST = 1 << 16  # results of a sum along other axes: each thread needs a copy of them
 _VIEWS = frozenset({op.RESHAPE, op.BROADCAST_TO})
 
 
 class NestedGroup:
-    """A kernel in the making, whose rows are what is left of reductions along the same axes.
+    """A kernel under construction, whose rows are the axes left over by reductions.
 
     Attributes
     ----------
     domain
-        The shape over which it runs.
+        The shape that it runs over.
     most
-        How many steps it may have.
+        The maximal number of steps.
     kept
         The axes that make the rows.
     rows
-        The values of which there is one a row.
+        The variables with one value a row.
     final
-        Sums along other axes, which are whole only after the kernel.
+        Sums along other axes, which are complete only after the kernel.
     """
 
     joins = False
@@ -52,11 +52,11 @@ class NestedGroup:
         self.parts: tuple[Any, ...] = ()
 
     def _left(self, axes: Any) -> Has:
-        """The axes that are left of a reduction."""
+        """Return which axes are left by a reduction."""
         return tuple([i not in axes and n != 1 for i, n in enumerate(self.domain)])
 
     def admit(self, step: Instruction) -> bool:
-        """Take a step in, if it fits."""
+        """Add a step if it fits; return whether it does."""
         if len(self.steps) >= self.most or any(v in self.final for v in step.reads):
             return False
         if join_of(step) is not None:
@@ -75,14 +75,14 @@ class NestedGroup:
         return True
 
     def goes_on(self) -> bool:
-        """Whether whole arrays are made of what has been reduced."""
+        """Return whether full arrays are computed from reductions."""
         return any(
             step.outs[0].kind.shape == self.domain and any(v in self.rows for v in step.reads)
             for step in self.steps
         )
 
     def _arrays(self, step: Instruction) -> Iterator[Has | None]:
-        """The axes of what a step reads or makes in the loops; `None` of what does not fit."""
+        """Yield the axes of a step's operands or result; `None` for one that does not fit."""
         found = fold_of(step)
         if found is not None:
             yield self._left(found[1])
@@ -96,7 +96,7 @@ class NestedGroup:
                     yield has
 
     def _where(self, step: Instruction) -> set[Variable] | None:
-        """The set that a step's result belongs to; `None` if it does not fit."""
+        """Return the set that a step's result belongs to; `None` if it does not fit."""
         found, out = fold_of(step), step.outs[0].kind
         if found is not None:
             operand: Variable = step.operands[0]
@@ -107,7 +107,7 @@ class NestedGroup:
                 return self.rows
             size = math.prod(n for n, has in zip(self.domain, left, strict=True) if has)
             return self.final if size <= _MOST else None
-        if not step.primitive.elementwise and step.primitive not in _VIEWS:
+        if not step.primitive.facts.elementwise and step.primitive not in _VIEWS:
             return None
         if out.shape == self.domain:
             x = step.operands[0]
@@ -118,7 +118,7 @@ class NestedGroup:
         return self.rows if all(self._is_row(o, out.shape) for o in step.operands) else None
 
     def _is_row(self, operand: Any, shape: tuple[int, ...]) -> bool:
-        """Whether an operand has one element for each row, or one for all."""
+        """Return whether an operand has one element for each row, or a single one."""
         kind = kind_of(operand)
         if type(operand) is Variable and operand in self.members:
             return operand in self.rows
@@ -126,20 +126,20 @@ class NestedGroup:
 
 
 class Nests:
-    """The nested groups of a program: where its steps stand, and who reads what they make."""
+    """Nested groups of a program, with the order of its steps and the readers of its values."""
 
     def __init__(self, program: Program) -> None:
         self._order = {step: position for position, step in enumerate(program.steps)}
         self._readers = readers_of(program)
 
     def of(self, groups: Sequence[Any], step: Instruction) -> NestedGroup | None:
-        """Groups and a step as one nested group, if they can be."""
+        """Merge groups and a step into one nested group; return `None` if that is impossible."""
         domain, most = groups[0].domain, groups[0].most
         if math.prod(domain) < _LEAST or any(g.domain != domain or g.joins for g in groups):
             return None
         nested = any(isinstance(group, NestedGroup) for group in groups)
         if not nested and not fold_of(step) and not self._leads_to(domain, step):
-            return None  # what has been reduced is done with
+            return None  # the reductions are not used by a full array, so nesting gains nothing
         steps = {part for group in groups for part in group.steps} | {step}
         ordered = sorted(steps, key=self._order.__getitem__)
         for kept in _choices(ordered, domain):
@@ -150,7 +150,7 @@ class Nests:
         return None
 
     def _leads_to(self, domain: tuple[int, ...], step: Instruction) -> bool:
-        """Whether a step on what is reduced has a part in what is not."""
+        """Return whether a step on reductions contributes to an array over the domain."""
         size = step.outs[0].kind.size
         waiting: list[Step] = [step]
         seen: set[Step] = {step}
@@ -168,7 +168,7 @@ class Nests:
 
 
 def can_nest(domain: tuple[int, ...], axes: Sequence[int]) -> bool:
-    """Whether a kernel can reduce along axes of an array, and go on with what it finds."""
+    """Return whether a kernel can reduce along axes of an array, and use the results."""
     kept = tuple([i for i, n in enumerate(domain) if i not in axes and n != 1])
     rows, size = math.prod(domain[axis] for axis in kept), math.prod(domain)
     if rows < _FEWEST or size < max(_LEAST, _SEVERAL * rows):
@@ -178,7 +178,7 @@ def can_nest(domain: tuple[int, ...], axes: Sequence[int]) -> bool:
 
 
 def _choices(steps: Sequence[Instruction], domain: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The axes that may make the rows."""
+    """Return the sets of axes that may make the rows."""
     found: dict[tuple[int, ...], None] = {}
     for step in steps:
         fold = fold_of(step)

@@ -1,4 +1,4 @@
-"""Recompute cheap results in consumers instead of storing them."""
+"""Rematerialisation: recompute cheap results in the kernels that read them."""
 
 from typing import Any
 
@@ -20,18 +20,18 @@ from fdbr.compiler.passes.steps import fits, readers_of, renamed_all
 __all__ = ["rematerialize"]
 
 _INSTEAD = 1.25
-"""By how much the arrays that are read in the place of one may be larger."""
+"""By how much the arrays that are read instead of a stored value may be larger than it."""
 
 Chain = list[Instruction]
-"""Steps that make a value out of what a kernel reads, in their order."""
+"""Steps that compute a value from the operands of a kernel, in order."""
 
 
 def rematerialize(program: Program) -> Program:
-    """The program without results of kernels that all their readers, kernels too, can make.
+    """Drop results of kernels that all their readers, also kernels, can recompute.
 
-    A reader makes a value again where a few additions and multiplications do it out of what it
-    reads besides: so ``x * x`` is not kept from the way forward to the way back if ``x`` is.
-    Or out of an array that it reads in its place: that takes as much, but nobody writes the value.
+    A reader recomputes a value if that takes a few additions and multiplications of its other
+    operands: ``x * x`` is not stored for the backward pass if ``x`` is.  It may also read another
+    array instead: that takes as long, but saves writing the value.
     """
     backend, readers = backend_of(program), readers_of(program)
     kept = {v for v in program.outputs if is_variable(v)}
@@ -50,7 +50,7 @@ def rematerialize(program: Program) -> Program:
                 gone.add(out)
                 for step, chain in zip(later, found, strict=True):
                     chains.setdefault(step, {})[out] = chain
-                    # What it is made of has to stay.
+                    # The operands of the recomputation must stay stored.
                     kept.update(v for part in chain for v in part.reads)
     if not gone:
         return program
@@ -67,7 +67,7 @@ def _chain(
     gone: set[Variable],
     backend: Backend,
 ) -> Chain:
-    """The steps by which a kernel makes a value out of other operands; none if it cannot."""
+    """Return the steps by which a kernel recomputes a value from other operands; none if none."""
     room, plain = _INSTEAD * wanted.kind.nbytes, _is_plain(reader)
     given = {v for v in reader.reads if v is not wanted and v not in gone}
     chain: Chain = []
@@ -80,7 +80,7 @@ def _chain(
         step = makers.get(variable)
         if step is None and not plain:
             return False
-        if step is None:  # another kernel's, or an input
+        if step is None:  # the value of another kernel, or an input
             room -= variable.kind.nbytes
             given.add(variable)
             return variable not in gone and room >= 0
@@ -97,15 +97,15 @@ def _chain(
 
 
 def _is_plain(kernel: Fused) -> bool:
-    """Whether a kernel does the same by other rows: it computes each element by itself."""
+    """Return whether a kernel is elementwise, and so independent of its rows."""
     return all(
-        step.primitive.elementwise and step.outs[0].kind.shape == kernel.domain
+        step.primitive.facts.elementwise and step.outs[0].kind.shape == kernel.domain
         for step in kernel.steps
     )
 
 
 def _without(step: Step, chains: dict[Variable, Chain], gone: set[Variable], rows: int) -> Step:
-    """A kernel that makes what it read again, and does not give out what nobody reads."""
+    """Return a kernel with recomputed operands, and without the results that are not read."""
     if type(step) is not Fused:
         return step
     names: dict[Variable, Variable] = {}
@@ -125,7 +125,7 @@ def _without(step: Step, chains: dict[Variable, Chain], gone: set[Variable], row
 
 
 def _renamed(step: Instruction, names: dict[Variable, Variable], new: bool = True) -> Instruction:
-    """A step with other names for its operands, and new ones for its results."""
+    """Return a step with renamed operands, and new variables for its results."""
     operands = renamed_all(step.operands, names)
     outs = step.outs
     if new:

@@ -1,8 +1,8 @@
-"""Find where a program repeats itself: stretches of steps that each look like one before it.
+"""Detection of repetition in a program: stretches of steps with a period.
 
-Each step gets a number that says what it does, and not to what: equal steps have equal ones.  Of
-what differs from turn to turn in a loop, as the places in a key, the number says nothing.  In the
-sequence of numbers, a loop is a stretch with a period.
+Each step gets a number for what it does, regardless of its variables: equal steps have equal
+numbers.  The numbers ignore what differs between the iterations of a loop, such as the integers in
+a key.  In the sequence of numbers, a loop is a stretch with a period.
 """
 
 import functools
@@ -18,20 +18,20 @@ from fdbr.compiler.passes.cse import Identities
 
 __all__ = ["Stretch", "looks_of", "stretches"]
 
-_WIDTHS = 1, 4, 16  # of the parts by whose return periods are found
-_MOST = 24  # periods that are looked at
+_WIDTHS = 1, 4, 16  # lengths of the subsequences whose recurrence suggests periods
+_MOST = 24  # periods that are tried; each costs a pass over the sequence
 
 
 @attrs.frozen
 class Stretch:
-    """Steps with a period.
+    """A periodic stretch of steps.
 
     Attributes
     ----------
     start, stop
         The first step, and the one after the last.
     period
-        How many steps later they look the same.
+        The distance at which steps are equal.
     """
 
     start: int
@@ -45,12 +45,12 @@ class Stretch:
 
     @property
     def saved(self) -> int:
-        """The number of steps that a loop in its place saves."""
+        """The number of steps that a loop saves."""
         return (self.turns - 1) * self.period
 
 
 class _Looks:
-    """Numbers of steps, equal where steps look alike."""
+    """Numbers of steps, equal for steps that do the same."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -59,20 +59,20 @@ class _Looks:
         self._identities = Identities()
 
     def number(self, key: Any) -> int:
-        """The number of a key."""
+        """Return the number of a key."""
         return self._numbers.setdefault(key, len(self._numbers))
 
     def kind(self, value: Any) -> int:
-        """The number of a value's kind."""
+        """Return the number of a value's aval."""
         kind = kind_of(value)
         found = self._kinds.get(id(kind))
         if found is None:
-            self._held.append(kind)  # its address stands for it
+            self._held.append(kind)  # keeps it alive, as its id is the key
             found = self._kinds[id(kind)] = self.number(kind)
         return found
 
     def of_step(self, step: Step) -> int:
-        """The number of a step; of its own where it is to stand alone."""
+        """Return the number of a step; a unique one for steps that no loop may contain."""
         if type(step) is Guard:
             return self.number((step.question, repr(step.answer), self.kind(step.operand)))
         if type(step) is not Instruction or has_effect(step):
@@ -95,7 +95,7 @@ def _is_plain(kind: type) -> bool:
 
 
 def _shape_of_key(key: Any) -> Any:
-    """The structure of a key, whatever its places are."""
+    """Return the structure of a key without its integers."""
     if type(key) is tuple:
         return tuple(map(_shape_of_key, key))
     if type(key) is slice:
@@ -104,13 +104,13 @@ def _shape_of_key(key: Any) -> Any:
 
 
 def looks_of(steps: Sequence[Step]) -> Any:
-    """An array of the numbers of steps."""
+    """Return an array of the numbers of steps."""
     looks = _Looks()
     return np.array(list(map(looks.of_step, steps)), np.int64)
 
 
 def stretches(numbers: Any) -> Iterator[Stretch]:
-    """The stretches with periods that save most, the best ones first."""
+    """Yield the periodic stretches, those that save most first."""
     found = []
     for period in _periods(numbers):
         same = numbers[period:] == numbers[:-period]
@@ -122,7 +122,7 @@ def stretches(numbers: Any) -> Iterator[Stretch]:
 
 
 def _periods(numbers: Any) -> list[int]:
-    """The distances at which parts of the sequence come back most often, and their doubles."""
+    """Return the most frequent distances between equal subsequences, and their doubles."""
     counts: Counter[int] = Counter()
     for width in _WIDTHS:
         if len(numbers) < 2 * width:

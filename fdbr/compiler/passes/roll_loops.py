@@ -1,4 +1,4 @@
-"""Python's own loops, found in what they were unrolled to, become loops again."""
+"""Loop rolling: turn unrolled Python loops back into loops."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -18,34 +18,34 @@ from fdbr.compiler.passes.schedule_guards import schedule_guards
 __all__ = ["LEAST", "roll_loops"]
 
 LEAST = 200
-"""How many steps a loop must save; shorter ones are quicker as they are."""
+"""The number of steps that a loop must save; shorter ones are faster unrolled."""
 
-_HEAVY = 20  # so many times as many, if turns multiply large matrices
+_HEAVY = 20  # the factor on `LEAST` for loops that multiply large matrices; see `roll_loops`
 _LARGE = 1024  # elements of a large matrix
 _PRODUCTS = op.PRODUCTS | {op.CONV, op.CONV_BIASED}
 
-_FEWEST = 4  # turns of a loop
-_LITTLE = 8  # steps that are saved by loops over what other loops have given
-_ANY = 1 << 30  # more than any loop saves
-_TRIALS = 8  # stretches that are looked at for each loop
+_FEWEST = 4  # iterations of a loop
+_LITTLE = 8  # steps that a loop over other loops' results must save: unrolled it costs reads
+_ANY = 1 << 30  # more steps than any loop saves
+_TRIALS = 8  # stretches that are analysed for each loop; bounds the compile time
 
 
 def roll_loops(program: Program, least: int | None = None) -> Program:
-    """The program with a loop in the place of steps that repeat themselves.
+    """Replace repeated steps by loops.
 
-    A turn of the loop does what a turn of Python's loop did, in the same order, on the same
-    values; so nothing that it gives is changed.  Turns at the ends that differ from the others
-    stay as they are.
+    An iteration of the loop does the same as one of Python's loop, in the same order, on the same
+    values, so results do not change.  Iterations at the ends that differ from the others stay
+    unrolled.
 
-    A loop must save ``least`` steps; 20 times as many if it multiplies large matrices, for products
-    of different turns can be joined as long as they are not in a loop.  A ``while`` that holds for
-    every number of turns need not save anything.
+    A loop must save ``least`` steps; 20 times as many if it multiplies large matrices, because
+    products of different iterations can be batched only while they are unrolled.  A ``while`` loop
+    that holds for any number of iterations need not save anything.
     """
     least = LEAST if least is None else least
     if len(program.steps) < least and not may_open(program):
         return program
     if any(map(has_effect, program.steps)):
-        program = schedule_guards(program)  # effects come after all turns
+        program = schedule_guards(program)  # side effects come after all iterations
     program = cse(dce(program))
     refused: list[Turns] = []
     while True:
@@ -61,13 +61,13 @@ def roll_loops(program: Program, least: int | None = None) -> Program:
 
 
 def _is_heavy(step: Step) -> bool:
-    """Whether a step multiplies a large matrix."""
+    """Return whether a step multiplies a large matrix."""
     product = type(step) is Instruction and step.primitive in _PRODUCTS
     return product and any(kind_of(operand).size > _LARGE for operand in step.operands)  # type: ignore[union-attr]
 
 
 class _Search:
-    """The loops in a program."""
+    """Finds the loops in a program."""
 
     def __init__(self, program: Program, least: int, refused: Sequence[Turns]) -> None:
         self.steps: Sequence[Step] = program.steps
@@ -81,7 +81,7 @@ class _Search:
                 self.made[out] = position, number
 
     def loops(self) -> list[Turns]:
-        """All of them, in their order."""
+        """Return the loops in order."""
         found = self._within(0, len(self.steps), self.least)
         for turns in list(found):
             read = self._readers_of(turns)
@@ -93,13 +93,13 @@ class _Search:
         return found
 
     def _readers_of(self, turns: Turns) -> list[int]:
-        """The steps after a loop that read what its turns have made."""
+        """Return the positions of steps after a loop that read results of its iterations."""
         made = {out for step in self.steps[turns.start : turns.stop] for out in step.outs}
         later = range(turns.stop, len(self.steps))
         return [p for p in later if not made.isdisjoint(self.steps[p].reads)]
 
     def _within(self, start: int, stop: int, least: int) -> list[Turns]:
-        """The loops between two steps."""
+        """Return the loops between two positions."""
         best = self._best(start, stop, least)
         if best is None:
             return []

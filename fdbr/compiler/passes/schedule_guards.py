@@ -1,24 +1,24 @@
-"""Guards first: one that does not hold shall have cost little."""
+"""Guard scheduling: guards run early, so that a failing one has cost little."""
 
 from fdbr.compiler.ir.loops import is_guarded
-from fdbr.compiler.ir.program import Program, Step, Variable, has_effect, is_meeting
+from fdbr.compiler.ir.program import Program, Step, Variable, has_effect, is_collective
 
 __all__ = ["schedule_guards"]
 
 
 def schedule_guards(program: Program) -> Program:
-    """The program with each guard as early as can be: right after what it alone depends on.
+    """Move each guard as early as possible, right after the steps that it depends on.
 
-    A loop with guards in it is one.
+    A loop with guards in it counts as a guard.
 
-    What a guard does not depend on comes after the last guard, and effects come last of all, so
-    that none is had twice where a guard does not hold or a step fails.  Guards keep their order,
-    and so do the steps between two of them, and effects.  No step moves in front of a guard that
-    was captured before it, so what the function did only because of an answer is done only after
-    it.
+    Steps that no guard depends on come after the last guard, and side effects come last of all, so
+    that none happens twice when a guard fails or a step raises.  Guards keep their order, and so do
+    the steps between two of them, and side effects.  No step moves before a guard that was
+    captured before it, so what the function did only because of an outcome still follows the
+    guard.
 
-    What all processes do together keeps its order, too, and comes before guards only if they, or
-    what is done together after it, have to wait for it.
+    Collectives keep their order, too, and come before a guard only if it, or a collective that it
+    depends on, needs their result.
 
     >>> from fdbr.compiler.capture.tracing import capture
     >>> def f(xs):
@@ -39,16 +39,16 @@ def schedule_guards(program: Program) -> Program:
     late = len(program.steps)
     read = {variable for step in program.steps for variable in step.reads}
     for step in effects:
-        if read.isdisjoint(step.outs) and not is_meeting(step):
+        if read.isdisjoint(step.outs) and not is_collective(step):
             urgency[step] = late + 1
-    order = sorted(program.steps, key=lambda step: urgency.get(step, late))  # it is stable
+    order = sorted(program.steps, key=lambda step: urgency.get(step, late))  # stable
     if all(a is b for a, b in zip(order, program.steps, strict=True)):
         return program
     return program.replace(order)
 
 
 def _first_guards(program: Program, number: int) -> dict[Step, int]:
-    """For each guard, and each step that one depends on, the number of the first such guard."""
+    """Return for each guard, and each step that one depends on, the number of the first guard."""
     wanted: dict[Variable, int] = {}
     urgency: dict[Step, int] = {}
     late = meeting = len(program.steps)
@@ -58,7 +58,7 @@ def _first_guards(program: Program, number: int) -> dict[Step, int]:
             mine = number
         else:
             mine = min([wanted.get(out, late) for out in step.outs], default=-1)
-            if is_meeting(step):
+            if is_collective(step):
                 mine = meeting = min(mine, meeting)
             if mine == late:
                 continue

@@ -1,4 +1,4 @@
-"""Sequences of values that are rows of one array, equally far apart."""
+"""Runs of values that are equally spaced rows of one array."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,14 +11,14 @@ __all__ = ["Run", "longest", "runs"]
 
 @attrs.frozen(eq=False)
 class Run:
-    """Values of a sequence that are parts of one thing.
+    """Consecutive values of a sequence that are rows of one array.
 
     Attributes
     ----------
     start, stop
-        The first of them, and the one after the last.
+        The index of the first of them, and the one after the last.
     key, first, step
-        Of what they are parts; where the first part is, and how far on the next one.
+        The array, the index of the first row, and the step to the next one.
     """
 
     start: int
@@ -34,9 +34,9 @@ class Run:
 
 
 def runs(label: Callable[[Any], Any], values: Sequence[Any]) -> Iterator[Run]:
-    """The runs in a sequence, where ``label`` tells of what a value is a part, and which.
+    """Yield the runs in a sequence, where ``label`` says which array and row a value is.
 
-    It gives `None` for what is no part, or a pair of a key and an array of places.
+    The label is `None` for a value that is no row, or a pair of a key and an index array.
     """
     labels = list(map(label, values))
     place = 0
@@ -62,5 +62,5 @@ def runs(label: Callable[[Any], Any], values: Sequence[Any]) -> Iterator[Run]:
 
 
 def longest(label: Callable[[Any], Any], values: Sequence[Any]) -> Run | None:
-    """The longest run in a sequence."""
+    """Return the longest run in a sequence."""
     return max(runs(label, values), key=lambda run: run.count, default=None)

@@ -1,4 +1,4 @@
-"""Products of many matrices with one weight: one product of all their rows."""
+"""Products of many matrices with one weight, merged to one product of all their rows."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,18 +15,19 @@ from fdbr.compiler.passes.steps import last_remats
 
 __all__ = ["merge_shared_weights"]
 
-_FEW = 4  # products from which on it pays
-_ROWS = 128  # rows of one from which on it pays no more
-_ALL_ROWS = 16  # rows of all together below which it does not pay
+# Measured limits: see `batch_matmuls`.
+_FEW = 4  # products from which on merging pays
+_ROWS = 128  # rows of one product beyond which it does not pay
+_ALL_ROWS = 16  # rows of all products together below which it does not pay
 
 Node = list[Instruction]
 """Instructions that run one after the other."""
 
 
 def merge_shared_weights(program: Program) -> Program:
-    """The program with products that share a weight done at once, between two guards.
+    """Merge the products that share a weight, between two guards.
 
-    The steps are brought in the order that this needs, which stays the captured one where it can.
+    Steps are reordered where this requires it, and keep the captured order otherwise.
     """
     orders = {
         frozenset(map(id, step.operands)): step.operands
@@ -52,11 +53,11 @@ def merge_shared_weights(program: Program) -> Program:
     return program.replace(steps) if changed else program
 
 
-# --- what belongs together ----------------------------------------------------------
+# --- grouping -----------------------------------------------------------------------
 
 
 def _groups(segment: Sequence[Instruction], remats: dict[Variable, int]) -> Iterator[Node]:
-    """Products that share a weight, of which none depends on another, where it pays."""
+    """Yield independent products that share a weight, where merging pays."""
     found: dict[Any, list[int]] = {}
     for place, step in enumerate(segment):
         if step.primitive in op.PRODUCTS and (key := _weight(step)) is not None:
@@ -66,7 +67,7 @@ def _groups(segment: Sequence[Instruction], remats: dict[Variable, int]) -> Iter
     if not groups:
         return
     own = {place: 1 << number for number, places in enumerate(groups) for place in places}
-    behind: dict[Variable, int] = {}  # the groups on whose products a variable depends, as bits
+    behind: dict[Variable, int] = {}  # a bit mask of the groups that a variable depends on
     free: set[int] = set()
     for place, step in enumerate(segment):
         before = 0
@@ -86,7 +87,7 @@ def _groups(segment: Sequence[Instruction], remats: dict[Variable, int]) -> Iter
 
 
 def _weight(step: Instruction) -> Any:
-    """The key of products that share a weight; `None` for one that is not worth it."""
+    """Return the key of products that share a weight; `None` if merging does not pay."""
     x, weight, *bias = step.operands
     mine, theirs = kind_of(x), kind_of(weight)
     if not (mine.is_array and theirs.is_array and len(mine.shape) == len(theirs.shape) == 2):
@@ -96,15 +97,15 @@ def _weight(step: Instruction) -> Any:
     return step.primitive, step.remat, mine.dtype, *map(id, (weight, *bias))
 
 
-# --- doing it -----------------------------------------------------------------------
+# --- merging ------------------------------------------------------------------------
 
 
 def _merged(
     segment: list[Instruction], groups: list[Node], orders: dict[Any, Any]
 ) -> tuple[list[Instruction], bool, bool]:
-    """The steps with groups merged; whether any was; and whether others may be now, in part.
+    """Merge groups; return the steps, whether any was merged, and whether more may be now.
 
-    Each group can be merged alone; but two may need each other's results before their own.
+    Each group can be merged alone, but two of them may depend on each other.
     """
     kept = groups
     order = _ordered(segment, groups)
@@ -124,10 +125,10 @@ def _merged(
 
 
 def _ordered(segment: list[Instruction], groups: list[Node]) -> list[Node] | None:
-    """The steps in their order, each group together; `None` if there is no such order.
+    """Order the steps with each group in one place; return `None` if that is impossible.
 
-    A group runs when the first of its results is needed, and what it needs runs before: that
-    alone moves.
+    A group runs when its first result is needed, and the steps that it needs run before; no other
+    step moves.
     """
     nodes = [*groups, *([step] for step in segment)]
     grouped = {step for group in groups for step in group}
@@ -157,7 +158,7 @@ def _ordered(segment: list[Instruction], groups: list[Node]) -> list[Node] | Non
 
 
 def _needed(node: Node, makers: dict[Variable, int], done: set[int]) -> list[int]:
-    """The nodes that are yet to run before a node, the last one first."""
+    """Return the nodes that must still run before a node, the last one first."""
     needed = {
         makers[operand]
         for step in node
@@ -168,11 +169,11 @@ def _needed(node: Node, makers: dict[Variable, int], done: set[int]) -> list[int
 
 
 def _one_product(group: Node, orders: dict[Any, Any]) -> Iterator[Instruction]:
-    """The rows joined, their product with the weight, and its parts."""
+    """Yield the concatenation of rows, its product with the weight, and the slices of that."""
     first = group[0]
     inputs = [step.operands[0] for step in group]
     order = orders.get(frozenset(map(id, inputs)))
-    if order is not None and len(order) == len(inputs):  # there is a joined array already
+    if order is not None and len(order) == len(inputs):  # reuse a concatenation of the program
         by_input = {id(step.operands[0]): step for step in group}
         group = [by_input[id(x)] for x in order]
         inputs = list(order)

@@ -1,7 +1,7 @@
-"""Algebra: steps that are other, simpler ones, or nothing at all.
+"""Algebraic simplification: replace steps by simpler ones, or by an operand.
 
-What a program gives stays equal up to a few units in the last place.  NaN, infinities and the
-signs of zeros come out as they did; only a sum of several terms that is zero may be another one.
+Results stay equal up to a few units in the last place.  NaN, infinities and the signs of zeros stay
+the same, except that a sum of several terms that is zero may have the other sign.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ _MOST = 16  # rounds; a program that needs more is left as it is then
 
 
 def simplify(program: Program) -> Program:
-    """The program after the rules of `fdbr.compiler.passes.rules`, applied until none does.
+    """Apply the rules of `fdbr.compiler.passes.rules` until none applies.
 
-    Each variable keeps its kind.  A rule that pays only if an intermediate result is not needed
-    any more looks for other readers first; so what is not read any more is dropped, and the rules
-    are tried again where one has waited for that.
+    Each variable keeps its aval.  A rule that pays only if an intermediate result becomes unused
+    checks for other readers first; so dead steps are dropped after each round, and the rules that
+    were blocked are tried again.
 
     >>> from fdbr.compiler.capture.tracing import capture
     >>> f = lambda xs: [-(xs[0] * 1 - 0) * 3]
@@ -44,7 +44,7 @@ def simplify(program: Program) -> Program:
 
 
 def _round(program: Program, facts: Facts) -> Program:
-    """The program with the rules tried on each step, once its operands are simple."""
+    """Try the rules on each step, once its operands are simplified."""
     tables: dict[Primitive, list[Rule]] = {}
     names: dict[Variable, Any] = {}
     steps: list[Step] = []
@@ -74,7 +74,7 @@ def _round(program: Program, facts: Facts) -> Program:
 
 
 def _first(rules: list[Rule], step: Instruction, facts: Facts) -> Any:
-    """Apply the first rule that fits."""
+    """Apply the first rule that matches."""
     for rule in rules:
         found = rule(step, facts)
         if found is not None and (

@@ -1,4 +1,4 @@
-"""Helpers of passes: renaming operands, finding readers, and asking what a kernel can do."""
+"""Helpers of passes: renaming of operands, readers of variables, and what a kernel can compute."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 Names = Mapping[Variable, Any]
-"""Replacements of variables: other variables, or constants."""
+"""Replacements of variables, by other variables or constants."""
 
 
 def renamed(step: Step, names: Names) -> Step:
-    """A step that reads other operands; itself where it reads none that has another name."""
+    """Return a step with its operands renamed; the step itself if none has a new name."""
     if type(step) is Instruction:
         operands = step.operands
         for operand in operands:
@@ -47,7 +47,7 @@ def renamed(step: Step, names: Names) -> Step:
         (operand,) = renamed_all((step.operand,), names)
         around = renamed_all(step.around, names) if step.around else ()
         if operand is step.operand and all(map(operator.is_, around, step.around)):
-            return step  # a constant among them may be an array: `==` would go by its elements
+            return step  # `is`, because `==` of constant arrays would compare elements
         return attrs.evolve(step, operand=operand, around=around)
     assert isinstance(step, Fused | Small)
     steps: Any = tuple(renamed(inner, names) for inner in step.steps)
@@ -59,7 +59,7 @@ def _rest(step: Instruction) -> tuple[Any, ...]:
 
 
 def renamed_all(operands: Iterable[Any], names: Names) -> tuple[Any, ...]:
-    """Operands with those replaced that have another name."""
+    """Return operands, with variables replaced that have a new name."""
     return tuple(
         [
             names.get(operand, operand) if type(operand) is Variable else operand
@@ -69,12 +69,12 @@ def renamed_all(operands: Iterable[Any], names: Names) -> tuple[Any, ...]:
 
 
 def renamed_outputs(program: Program, steps: Iterable[Step], names: Names) -> Program:
-    """A program with other steps, whose outputs have other names."""
+    """Return a program with other steps, and renamed outputs."""
     return program.replace(steps, renamed_all(program.outputs, names))
 
 
 def count_reads(program: Program) -> dict[Variable, int]:
-    """The number of times that each variable is read, by steps and as an output."""
+    """Return how often each variable is read, by steps and as an output."""
     counts: dict[Variable, int] = {}
     for step in program.steps:
         operands = step.operands if type(step) is Instruction else step.reads
@@ -88,7 +88,7 @@ def count_reads(program: Program) -> dict[Variable, int]:
 
 
 def readers_of(program: Program) -> dict[Variable, list[Step]]:
-    """The steps that read each variable."""
+    """Return the steps that read each variable."""
     readers: dict[Variable, list[Step]] = {}
     for step in program.steps:
         for variable in step.reads:
@@ -97,7 +97,7 @@ def readers_of(program: Program) -> dict[Variable, list[Step]]:
 
 
 def fits(step: Instruction, kernel: Fused, backend: Backend) -> bool:
-    """Whether a kernel can do a step too, for each of its elements."""
+    """Return whether a kernel can also compute a step, for each of its elements."""
     if not backend.is_elementwise(step) or step.outs[0].kind.shape != kernel.domain:
         return False
     shapes = [kind_of(operand).shape for operand in step.operands]
@@ -105,10 +105,10 @@ def fits(step: Instruction, kernel: Fused, backend: Backend) -> bool:
 
 
 def last_remats(program: Program) -> dict[Variable, int]:
-    """The last remat scope of those on which a variable depends.
+    """Return the last rematerialisation scope that each variable depends on, if any.
 
-    Variables that depend on none are left out.  What depends on different ones is not to be
-    brought together, or the memory of all of them would be taken at once.
+    Values of different scopes must not be merged, because the memory of all scopes would be needed
+    at once.
     """
     remats: dict[Variable, int] = {}
     if not any(type(step) is Instruction and step.remat for step in program.steps):

@@ -1,6 +1,6 @@
-"""The forms that terms of a sum can have, of which one operation makes the sum of all.
+"""Patterns of terms of a sum that one operation can add up.
 
-A form is a function ``form(terms, lookup)`` that gives `Merged` terms.
+A pattern is a function ``form(terms, lookup)`` that yields `Merged` terms.
 """
 
 import itertools
@@ -18,20 +18,20 @@ from fdbr.core.primitive import Primitive
 
 __all__ = ["FORMS", "Lookup", "Merged"]
 
-_FEW = 4  # terms from which on it pays
-_LOW = 128  # rows up to which summing up one by one costs more than joining
+_FEW = 4  # terms from which on merging pays
+_LOW = 128  # rows of a term up to which summing one by one costs more than concatenating
 
 
 @attrs.frozen(eq=False)
 class Merged:
-    """Terms of a sum, and ``steps(out, remat)``, which make the sum of them."""
+    """Terms of a sum, and ``steps(out, remat)``, which computes their sum."""
 
     terms: Sequence[Variable]
     steps: Callable[[Variable, int], list[Instruction]]
 
 
 class Lookup:
-    """Which steps make variables, where, and whether somebody else reads them."""
+    """Finds the steps that define variables, their positions, and whether others read them."""
 
     def __init__(self, program: Program, reads: dict[Variable, int]) -> None:
         self._reads = reads
@@ -45,21 +45,21 @@ class Lookup:
                     self._makers[out] = step
 
     def maker(self, operand: Any, primitive: Primitive) -> Instruction | None:
-        """The instruction that makes an operand, if it applies a primitive."""
+        """Return the instruction that defines an operand, if it applies a primitive."""
         found = self._makers.get(operand) if is_variable(operand) else None
         return found if found is not None and found.primitive is primitive else None
 
     def term(self, operand: Any, primitive: Primitive) -> Instruction | None:
-        """The maker of a term that only its sum reads."""
+        """Return the instruction that defines a term, if only its sum reads it."""
         maker = self.maker(operand, primitive)
         return maker if maker is not None and self._reads[operand] == 1 else None
 
     def place(self, operand: Any) -> int:
-        """The place of the step that makes an operand; -1 of inputs and constants."""
+        """Return the position of the step that defines an operand; -1 for inputs and constants."""
         return self._places.get(operand, -1) if is_variable(operand) else -1
 
     def remat(self, operand: Any) -> int:
-        """The last remat scope on which an operand depends."""
+        """Return the last rematerialisation scope that an operand depends on."""
         return self._remats.get(operand, 0) if is_variable(operand) else 0
 
 
@@ -75,7 +75,7 @@ def _applied(
 
 
 def _joined(parts: Sequence[Any], remat: int) -> Instruction:
-    """Arrays of one dtype one after the other along the first axis."""
+    """Concatenate arrays of one dtype along the first axis."""
     first = kind_of(parts[0])
     rows = sum(kind_of(part).shape[0] for part in parts)
     kind = first.array((rows, *first.shape[1:]))
@@ -95,12 +95,13 @@ class _Product:
 
 
 def products(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
-    """Products of a transposed matrix and another, as the gradients of a shared weight.
+    """Merge products of a transposed matrix and another, such as gradients of a shared weight.
 
-    Joined they are one product, which adds up in registers; but joining copies.  At one thread,
-    in float32, of 35 terms with (rows, of a, of b) = (20, 800, 200) it takes 0.7 of the time, of
-    (20, 10000, 200) 0.6, of (64, 256, 256) 0.9, of (256, 256, 256) 1.0 and of (1024, 256, 256) 1.2;
-    so rows must be few beside the elements of the sum.  Of two or three terms it is no faster.
+    Concatenated they are one product, which adds up in registers; but concatenating copies.
+    Measured on one thread in float32: 35 terms with (rows, columns of a, of b) = (20, 800, 200)
+    take 0.7 of the time, with (20, 10000, 200) 0.6, (64, 256, 256) 0.9, (256, 256, 256) 1.0 and
+    (1024, 256, 256) 1.2; so rows must be few relative to the elements of the sum.  Two or three
+    terms gain nothing.
     """
     groups: dict[Any, list[_Product]] = {}
     for term in terms:
@@ -112,7 +113,7 @@ def products(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
             groups.setdefault((remats, dtypes), []).append(product)
     for group in groups.values():
         if len(group) >= _FEW:
-            # In the order of what was there first, so that others who join it can share it.
+            # Ordered by age, so that equal concatenations by other groups are shared.
             group.sort(key=lambda p: _first_and_last(lookup.place(p.a), lookup.place(p.b)))
             yield Merged([p.out for p in group], _product_steps(group))
 
@@ -152,7 +153,7 @@ def _product_steps(group: list[_Product]) -> Callable[[Variable, int], list[Inst
 
 
 def row_sums(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
-    """Sums over the first axis, as the gradients of a shared bias: the sum of all rows."""
+    """Merge sums over the first axis, such as gradients of a shared bias: one sum of all rows."""
     groups: dict[Any, list[tuple[Variable, Any]]] = {}
     for term in terms:
         maker = lookup.term(term, op.SUM)
@@ -181,7 +182,7 @@ def _row_steps(rows: list[Any]) -> Callable[[Variable, int], list[Instruction]]:
 
 
 def tables(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
-    """Rows added up in a table, as the gradients of a shared embedding: all rows in one table."""
+    """Merge sums of rows into a table, such as gradients of a shared embedding."""
     groups: dict[Any, list[tuple[Variable, Instruction]]] = {}
     for term in terms:
         maker = lookup.term(term, op.ADD_ROWS)
@@ -193,7 +194,7 @@ def tables(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
             key = (remat, rows.dtype, rows.shape[1:], indices.dtype, indices.shape[1:])
             groups.setdefault(key, []).append((term, maker))
     for group in groups.values():
-        if len(group) > 1:  # each table is larger than its rows
+        if len(group) > 1:  # pays from two on, as each table is larger than its rows
             group.sort(key=lambda pair: -lookup.place(pair[1].operands[0]))
             yield Merged([term for term, _ in group], _table_steps([m for _, m in group]))
 
@@ -213,14 +214,14 @@ def _table_steps(makers: list[Instruction]) -> Callable[[Variable, int], list[In
     return steps
 
 
-# --- parts of an array --------------------------------------------------------------
+# --- slices of an array -------------------------------------------------------------
 
 
 @attrs.frozen(eq=False)
 class _Part:
-    """A term that is zero but for a run of places on one axis: there it is ``x``.
+    """A term that is zero outside of a range on one axis, and there equals ``x``.
 
-    ``at`` is the one place, without an axis of ``x``, or a range.
+    ``at`` is one index, along an axis that ``x`` does not have, or a range.
     """
 
     out: Variable
@@ -230,9 +231,9 @@ class _Part:
 
 
 def parts(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
-    """Parts of an array among zeros, which lie side by side: the parts joined.
+    """Merge slices among zeros that are adjacent: concatenate the slices.
 
-    They are the gradients of slices: of the gates of a cell, or of the steps of a sequence.
+    They are the gradients of slicing: of the gates of a cell, or of the steps of a sequence.
     """
     groups: dict[Any, list[_Part]] = {}
     for term in terms:
@@ -254,7 +255,7 @@ def _part(term: Variable, maker: Instruction) -> _Part | None:
 
 
 def _run(group: list[_Part]) -> range | None:
-    """The run of places that parts fill without gaps, some perhaps more than once."""
+    """Return the range that slices fill without gaps, some perhaps more than once."""
     spans = {_span(part) for part in group}
     if len(spans) < 2:
         return None
@@ -302,7 +303,7 @@ def _part_steps(
 
 
 def _of_sum(x: Any) -> Kind:
-    """The kind of a sum of two like ``x``; without axes it is a scalar."""
+    """Return the aval of a sum of two values like ``x``; without axes it is a scalar."""
     kind = kind_of(x)
     return kind if kind.shape else Kind(kind.dtype.type, (), kind.dtype)
 

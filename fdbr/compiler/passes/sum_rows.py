@@ -1,4 +1,4 @@
-"""Sums of rows that no kernel does are left to the BLAS."""
+"""Sums of rows outside of kernels are computed by the BLAS."""
 
 import attrs
 
@@ -10,7 +10,7 @@ __all__ = ["sum_rows"]
 
 
 def sum_rows(program: Program) -> Program:
-    """The program with sums along the first axis of matrices as the engine does them.
+    """Rewrite sums along the first axis of matrices as `SUM_OF_ROWS`, if the back end has it.
 
     >>> import numpy as np
     >>> from fdbr.compiler.capture.tracing import capture

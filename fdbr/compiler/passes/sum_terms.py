@@ -1,7 +1,7 @@
-"""Sums of many terms of one form, of which one operation makes the sum of all.
+"""Merging of terms in sums: terms that match one pattern are added by one operation.
 
-A *sum* is a tree of additions of values of one kind whose intermediate results nobody else
-reads.  The forms of its terms are in `terms`.
+A *sum* is a tree of additions of values with one aval whose intermediate results have no other
+readers.  The patterns are in `sum_patterns`.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ __all__ = ["merge_sums"]
 
 @attrs.define(eq=False)
 class _Sum:
-    """A tree of additions: its terms, and its additions, the last of which is the sum."""
+    """A tree of additions: its terms, and its additions, the last of which is the root."""
 
     terms: list[Any]
     additions: list[Instruction]
 
 
 def merge_sums(program: Program) -> Program:
-    """The program with terms of one form in one step for each sum."""
+    """Merge the terms of each sum that match a pattern."""
     reads = count_reads(program)
     lookup = Lookup(program, reads)
     plans: dict[Step, list[Merged]] = {}
@@ -45,7 +45,7 @@ def merge_sums(program: Program) -> Program:
 
 
 def _sums(program: Program, reads: dict[Variable, int]) -> Iterator[_Sum]:
-    """The sums of the program with two terms or more."""
+    """Yield the sums of the program with at least two terms."""
     open_sums: dict[Variable, _Sum] = {}
     for step in program.steps:
         if type(step) is not Instruction or step.primitive is not op.ADD:
@@ -69,7 +69,7 @@ def _sums(program: Program, reads: dict[Variable, int]) -> Iterator[_Sum]:
 
 def _joined(a: _Sum, b: _Sum) -> _Sum:
     if len(a.terms) < len(b.terms):
-        a, b = b, a  # so that all takes linear time
+        a, b = b, a  # extending the longer list keeps the total time linear
     a.terms += b.terms
     a.additions += b.additions
     return a
@@ -78,7 +78,7 @@ def _joined(a: _Sum, b: _Sum) -> _Sum:
 def _rewritten(
     program: Program, plans: dict[Step, list[Merged]], inner: set[Step], gone: set[Any]
 ) -> Iterator[Step]:
-    """The steps, with the terms that are gone left out of their sums and added at the end."""
+    """Yield the steps, with merged terms left out of their sums and added at the end."""
     names: dict[Any, Any] = {}
     for step in program.steps:
         if step not in inner and step not in plans:
@@ -100,7 +100,7 @@ def _rewritten(
 
 
 def _finished(root: Instruction, left: list[Any], merged: list[Merged]) -> Iterator[Step]:
-    """The steps of merged terms, and their addition to what is left of a sum."""
+    """Yield the steps of merged terms, and their addition to the rest of a sum."""
     parts = list(left)
     only = not parts and len(merged) == 1
     for found in merged:

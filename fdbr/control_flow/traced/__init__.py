@@ -1,4 +1,4 @@
-"""Control flow of Python that is learnt from runs, and then goes on without Python."""
+"""Traced control flow: Python's decisions are recorded in runs, and then taken without Python."""
 
 from fdbr.control_flow.traced.capture import Learner
 

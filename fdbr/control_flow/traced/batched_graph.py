@@ -1,8 +1,8 @@
-"""Graphs for a batch: each example goes its own way, and those that meet run a block together.
+"""Batched runs of graphs: examples take their own paths, and run blocks together where they meet.
 
-A block is run for as many examples as there are.  In the places of those that are elsewhere stands
-another one that is there, so it is run on nothing that does not come to it.  A register has a value
-for each example, of which the last block that wrote it has set its own.
+A block always runs for the whole batch.  Examples that are at another block are filled with a copy
+of one that is at this block, so the block never sees values that do not reach it.  A register has
+a value for each example, written by the last block that the example ran.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,22 +24,22 @@ __all__ = [
     "kept",
 ]
 
-_MOST = 1024  # examples, up to which each goes alone: no vectors, but no others' blocks either
+_MOST = 1024  # batch size up to which examples run one by one: no vectors, but no masked blocks
 
 Leaves = Sequence[Any]
 Lane = tuple[Block, Any, Leaves, tuple[bool, ...]]
-"""A block, which examples have come there, what it was given, and what of that is a batch."""
+"""A block, the mask of examples at it, its operands, and which of them are batched."""
 
 
 class LanesPath:
-    """The blocks that a batch has gone through; a value of programs.
+    """The blocks that a batch has run; a value in programs.
 
     Attributes
     ----------
     steps
-        These, if examples that met have run them together.
+        The blocks, if examples ran them together.
     logs
-        The log of each example, if each went alone.
+        The log of each example, if examples ran one by one.
     """
 
     __slots__ = ("logs", "steps")
@@ -60,7 +60,7 @@ def run_lanes(
     path: LanesPath | None,
     capturing: bool,
 ) -> list[Any]:
-    """The results for a batch, of which each is one."""
+    """Run a graph for a batch; return the batched results."""
     if is_apart(graph, size):
         found = graph.machine.forward_apart(operands, own, size, path)
         if found is not None:
@@ -70,22 +70,22 @@ def run_lanes(
 
 
 def is_apart(graph: Graph, size: int) -> bool:
-    """Whether machine code is to run the graph for one example after the other."""
+    """Return whether machine code runs the graph for one example after the other."""
     return 0 < size <= _MOST and not graph.machine.refused
 
 
 def filled(value: Any, mask: Any, first: int) -> Any:
-    """A batch with one example in the places of those that are not among some."""
+    """Replace the examples outside of a mask by a copy of one inside."""
     return np.where(_spread(mask, value), value, value[first])
 
 
 def filled_with_zeros(value: Any, mask: Any) -> Any:
-    """A batch with zeros in the places of all but some examples."""
+    """Replace the examples outside of a mask by zeros."""
     return value if mask.all() else np.where(_spread(mask, value), value, value.dtype.type(0))
 
 
 def kept(value: Any, mask: Any, old: Any) -> Any:
-    """A batch with other values for some examples."""
+    """Return a batch with the old values for examples outside of a mask."""
     return value if old is None else np.where(_spread(mask, value), value, old)
 
 
@@ -96,7 +96,7 @@ def _spread(mask: Any, value: Any) -> Any:
 def batched_body(
     block: Block, key: Any, f: Callable[[list[Any]], Leaves], leaves: Leaves, own: Leaves, size: int
 ) -> Body:
-    """A function of one example's leaves as a program for a batch, with batches of results."""
+    """Return a function of one example's leaves as a program for a batch of them."""
     kinds = tuple([getattr(leaf, "dtype", type(leaf)) for leaf in leaves])
     known: Body | None = block.backs.get(("batch", key, size, own, kinds))
     if known is not None:
@@ -122,11 +122,11 @@ class Lanes:
     operands
         Arrays and numbers.
     own
-        Of which of them there is a batch.
+        Which of them are batched.
     size
-        How many examples there are.
+        The number of examples.
     path
-        What notes the blocks, or `None`.
+        The record of the blocks that are run, or `None`.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Lanes:
         self.apart = is_apart(graph, size)
 
     def run(self, capturing: bool) -> list[Any]:
-        """The results, of which each is a batch."""
+        """Run the graph, and return the batched results."""
         with np.errstate(all="ignore"):
             while self.left:
                 number = self.there[self.there >= 0].min()
@@ -195,7 +195,7 @@ class Lanes:
         return np.broadcast_to(value, (self.size, *np.shape(value)))
 
     def _go_on(self, block: Block, mask: Any, asked: Any, capturing: bool) -> None:
-        """Have the examples go where their answers say."""
+        """Set the next block of each example by its outcome."""
         asked = np.asarray(asked).reshape(self.size)
         for lane in np.flatnonzero(mask).tolist():
             answer = block.question(asked[lane])

@@ -1,4 +1,4 @@
-"""Functions that are transformed while they are captured: run as graphs, where that is worth it."""
+"""Traced control flow of functions that are transformed inside a jitted one."""
 
 import functools
 import types
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import tree
-from fdbr.compiler.capture.loop_states import Sight, UnknownError
+from fdbr.compiler.capture.loop_states import IncomparableError, StateKey
 from fdbr.compiler.capture.tracers import learners
 from fdbr.compiler.ir.program import Program, kind_of
 from fdbr.control_flow.body_tracing import NoBodyError, evaluate, example
@@ -20,11 +20,11 @@ from fdbr.transforms.vmap import BatchTrace
 
 __all__ = ["Learner"]
 
-_MOST = 100  # runs to learn a function by, at a time
+_MOST = 100  # runs to discover a function's control flow in one capture
 
 
 class _Known:
-    """The known control flow of a function, and the graph that was made of it last."""
+    """The known control flow of a function, and the graph that was last built from it."""
 
     __slots__ = ("bodies", "flow", "graphs")
 
@@ -34,7 +34,7 @@ class _Known:
         self.graphs: dict[Any, Graph] = {}
 
     def graph(self, args: int) -> Graph:
-        """The graph of what is known now."""
+        """Return the graph of what is known now."""
         lifted = tuple(sorted(self.flow.lifted))
         key = self.flow.version, args, lifted
         known = self.graphs.get(key)
@@ -44,17 +44,17 @@ class _Known:
         return known
 
 
-class _Sight(Sight):
-    """Takes what is around a function for what it will be in other calls."""
+class _Sight(StateKey):
+    """A key that identifies values captured by a function by their avals only."""
 
     def foreign(self, value: Any) -> Any:
         return type(value), kind_of(example(value))
 
 
 class Learner:
-    """Learns the control flow of the functions that one function and its transformations run.
+    """Traces the control flow of the functions that a jitted function transforms.
 
-    It is called where such a function is to be run on traced values.
+    It is called in place of such a function when traced values are passed to it.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Learner:
             return f(*args, **kwargs)
         try:
             return self._staged(trace, f, leaves, mine, structure)
-        except (NoBodyError, Exception):  # the function itself raises it better
+        except (NoBodyError, Exception):  # the original function raises a better one
             self._refused.add((code, trace.origin[0]))
         return f(*args, **kwargs)
 
@@ -103,9 +103,9 @@ class Learner:
                 program = _program(heads, found)
                 try:
                     return tree.unflatten(found.structure, evaluate(program, operands))
-                except UnknownWay as way:  # of a function within
+                except UnknownWay as way:  # raised by a graph inside this function
                     if way.lane is None or way.lane in tried:
-                        raise NoBodyError("it takes other ways than it did") from None
+                        raise NoBodyError("it takes other paths than before") from None
                     tried.add(way.lane)
                     shown = [_of_lane(leaf, trace, way.lane) for leaf in traced]
                     continue
@@ -123,24 +123,24 @@ class Learner:
                 continue
             self.graphs += 1
             return tree.unflatten(found.structure, outs)
-        raise NoBodyError("it takes ever new ways")
+        raise NoBodyError("every run takes a new path")
 
     def _known_of(
         self, trace: Trace, f: Any, leaves: list[Any], mine: list[bool], structure: Any
     ) -> _Known:
-        """The known control flow of a function with such arguments."""
+        """Return the known control flow of a function with such arguments."""
         try:
             sight = _Sight(trace, (), self._held)
             static = [leaf for leaf, own in zip(leaves, mine, strict=True) if not own]
             kinds = [kind_of(example(leaf)) for leaf, own in zip(leaves, mine, strict=True) if own]
             key = structure, tuple(mine), tuple(kinds), sight.of(f), sight.of(static)
-        except (UnknownError, TypeError):
+        except (IncomparableError, TypeError):
             return _Known()
         return self._known.setdefault(key, _Known())
 
 
 def _of_lane(leaf: Any, trace: Trace, lane: int) -> Any:
-    """A plain value of the kind that a traced one has: of a trace's batches one example's."""
+    """Return a plain value with the aval of a traced one; for a batch, the given example's."""
     if isinstance(leaf, Tracer) and leaf._trace is trace and isinstance(trace, BatchTrace):
         return scalar(plain(leaf)[lane])
     return example(leaf)
@@ -151,7 +151,7 @@ def _program(heads: Any, found: Any) -> Program:
 
 
 def _code_of(f: Any) -> Any:
-    """The code of a function that is not fdbr's own; `None` if there is none."""
+    """Return the code of a function outside fdbr; `None` if there is none."""
     while isinstance(f, functools.partial):
         f = f.func
     f = getattr(f, "__wrapped__", f)

@@ -1,4 +1,4 @@
-"""Graphs as machine code: as soon as that is there, Python goes no longer from block to block."""
+"""Graphs as machine code, which replaces Python as soon as it is compiled."""
 
 import contextlib
 import math
@@ -16,19 +16,19 @@ from fdbr.control_flow.traced.compiled_parts import Forward, Part, RefusedError,
 
 __all__ = ["Machine"]
 
-_AT_ONCE = 8  # kernels that are compiled at a time
-_EACH = 2e-3  # seconds that the passes take for a block, beside those for its steps
+_AT_ONCE = 8  # kernels of one graph that may be queued for compilation
+_EACH = 2e-3  # estimated seconds of the passes for a block, besides those for its steps
 
 
 class Machine:
-    """A graph as machine code.
+    """The machine code of a graph.
 
     Parameters
     ----------
     blocks
-        The graph's.
+        The blocks of the graph.
     first
-        The number of the block that begins.
+        The number of the entry block.
     """
 
     def __init__(self, blocks: Sequence[Any], first: int) -> None:
@@ -40,7 +40,7 @@ class Machine:
         self.refused = False
 
     def forward(self, operands: Sequence[Any], path: Any) -> Any:
-        """Run the graph; `None` if it does not know the way."""
+        """Run the graph; return `None` if the path is not compiled."""
         part = self._part(operands, path is not None)
         if part.now is None:
             return None
@@ -53,7 +53,7 @@ class Machine:
     def forward_apart(
         self, operands: Sequence[Any], own: Sequence[bool], size: int, path: Any
     ) -> list[Any] | None:
-        """Run the graph for each example of a batch; `None` if it does not know all ways."""
+        """Run the graph for each example of a batch; return `None` if a path is not compiled."""
 
         def example(lane: int) -> list[Any]:
             return [value[lane] if one else value for value, one in zip(operands, own, strict=True)]
@@ -61,7 +61,7 @@ class Machine:
         part = self._part(example(0), path is not None)
         part.lanes = size
         ways = self._back.values() if path is not None else ()
-        if part.now is None or any(way.now is None for way in ways):  # back they go together
+        if part.now is None or any(way.now is None for way in ways):  # run back as a batch, too
             return None
         logs, results = [], []
         for lane in range(size):
@@ -98,7 +98,7 @@ class Machine:
         return [next(left) if type(out) is Variable else out for out in outputs]
 
     def back(self, wanted: tuple[int, ...]) -> WayBack:
-        """The way back to the cotangents of some operands."""
+        """Return the backward pass to the cotangents of some operands."""
         part = self._back.get(wanted)
         if part is None:
             part = self._back[wanted] = WayBack(self._blocks, wanted)
@@ -106,7 +106,7 @@ class Machine:
         return part
 
     def _at_once(self, part: Part) -> None:
-        """Compile a part, if nobody minds waiting."""
+        """Compile a part at once if calls may wait for it."""
         part.calls += 1
         if part.is_behind and not self.refused and (self._waits or not patience()):
             self._renew(part, True)
@@ -129,17 +129,17 @@ class Machine:
 
     @contextlib.contextmanager
     def accounting(self) -> Iterator[None]:
-        """Pay for machine code by the time that Python takes from block to block."""
+        """Pay for machine code with the time that Python takes for the graph."""
         start = time.perf_counter()
         yield
         if not self.refused:
             self._budget.ran(time.perf_counter() - start)
             self.advance(self._budget)
 
-    # --- what programs ask of those within them ---
+    # --- the interface of loop bodies, which `Code` calls ---
 
     def advance(self, budget: Budget) -> None:
-        """Go on towards machine code, as far as there is a budget for it."""
+        """Continue towards machine code, as far as the budget allows."""
         for block in self._blocks:
             block.advance(budget)
         for part in self._parts():
@@ -163,7 +163,7 @@ class Machine:
         budget.spend(time.perf_counter() - start)
 
     def finish(self) -> None:
-        """Have everything compiled that has run, and wait for it."""
+        """Compile everything that has run, and wait for it."""
         self._waits = True
         for part in self._parts():
             self._renew(part, True)
@@ -176,13 +176,13 @@ class Machine:
             block.finish()
 
     def waiting(self) -> int:
-        """The number of kernels that have not been compiled yet."""
+        """Return the number of kernels that are not compiled yet."""
         waiting = sum(block.waiting() for block in self._blocks)
         return waiting + sum(len(part.take_up()) for part in self._parts())
 
     @property
     def settled(self) -> bool:
-        """Whether it runs as it always will, as far as it has run."""
+        """Whether its code is final, as far as it has run."""
         parts = [part for part in self._parts() if part.calls > 1]
         if any(part.is_behind or part.take_up() for part in parts):
             return False
@@ -190,7 +190,7 @@ class Machine:
 
 
 def _ask(kernels: Sequence[Any], budget: Budget) -> None:
-    """Have kernels compiled in the background."""
+    """Request kernels in the background."""
     takes = 0.0
     for kernel in kernels[:_AT_ONCE]:
         takes += compiling.of(kernel.length)

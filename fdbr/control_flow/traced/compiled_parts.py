@@ -1,7 +1,8 @@
-"""The parts of a graph that are machine code: its blocks forward, and the ways back over them.
+"""The compiled parts of a graph: its blocks forward, and the backward steps over them.
 
-The way back is another graph, whose blocks are pullbacks: which of them comes next follows from the
-block that was run, and from what has a cotangent then.  Python learns that as it goes back itself.
+The backward pass is another graph, whose blocks are pullbacks.  Its successors follow from the
+block that was run and from the registers that have a cotangent; Python records them as it runs the
+backward pass itself.
 """
 
 from collections import Counter
@@ -19,25 +20,25 @@ from fdbr.control_flow.body_tracing import Body
 __all__ = ["Forward", "Made", "Part", "RefusedError", "There", "Way", "WayBack"]
 
 There = tuple[tuple[int, Kind], ...]
-"""The registers that have a cotangent, in their order, and what it is."""
+"""The registers that have a cotangent, in order, with its aval."""
 
-_MOST = 2000  # blocks of a way back
-_TOGETHER = 0.7  # of the time of a block for one example, which Python takes for all of a batch
+_MOST = 2000  # blocks of a backward pass; bounds the compile time
+_TOGETHER = 0.7  # time of a block by Python for a whole batch, in times of compiled single examples
 
 
 @attrs.frozen(eq=False)
 class Way:
-    """The way back over a block, with some cotangents.
+    """The backward step over a block, for cotangents of given registers.
 
     Attributes
     ----------
     body
-        From the cotangents of ``reads``, and what the block has read, to those of ``writes``;
-        `None` if there is nothing to do.
+        From the cotangents of ``reads``, and the values that the block has read, to the cotangents
+        of ``writes``; `None` if there is nothing to compute.
     reads, writes
         Registers.
     after
-        What has a cotangent then.
+        The registers that have a cotangent afterwards.
     """
 
     body: Body | None
@@ -47,23 +48,23 @@ class Way:
 
 
 class RefusedError(Exception):
-    """There is something that machine code does not do."""
+    """The back end cannot compile some step or guard."""
 
 
 @attrs.frozen(eq=False)
 class Made:
-    """Blocks as machine code.
+    """Compiled blocks.
 
     Attributes
     ----------
     code
         The machine code.
     shown
-        The places of registers that are written before a run or read after it, in their order.
+        The positions of registers that are written before a run or read after it.
     results
-        The places that are read then, by the number of the last block.
+        The positions that are read after a run, by the number of its last block.
     numbers
-        Of ways back: the numbers of their blocks.
+        For backward passes: the numbers of their blocks.
     """
 
     code: Any
@@ -73,16 +74,16 @@ class Made:
 
 
 class Part:
-    """Blocks that are machine code, or will be.
+    """Blocks that are compiled, or will be.
 
     Attributes
     ----------
     now
-        The machine code that runs, if there is most of it; NumPy does the rest.
+        The machine code in use, once most of it is compiled; NumPy runs the rest.
     calls
-        How often it was asked for.
+        How often it was requested.
     lanes
-        For how many examples it runs.
+        The number of examples that it runs for.
     """
 
     def __init__(self) -> None:
@@ -93,20 +94,20 @@ class Part:
         self._count = 0
 
     def bodies(self) -> list[Body]:
-        """The programs of the blocks, as far as they have run."""
+        """Return the programs of the blocks, as far as they have run."""
         raise NotImplementedError
 
     def made(self, waits: bool) -> Made:
-        """The machine code of all blocks that have gone through the passes."""
+        """Compile all blocks that have gone through the passes."""
         raise NotImplementedError
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more than has been compiled."""
+        """Whether some blocks are not compiled yet."""
         return self._count < len(self.bodies())
 
     def renew(self, waits: bool) -> None:
-        """Make the machine code anew, if there are more blocks than there were."""
+        """Compile again if there are more blocks than before."""
         bodies = self.bodies()
         if self._count < len(bodies):
             for body in bodies:
@@ -115,11 +116,11 @@ class Part:
         self.take_up()
 
     def visits(self) -> list[int]:
-        """The number of times that Python has run each of the blocks."""
+        """Return how often Python has run each of the blocks."""
         raise NotImplementedError
 
     def take_up(self) -> list[Any]:
-        """Have it run from now on, if most kernels are there; those that are not."""
+        """Use the machine code from now on if most kernels are compiled; return those missing."""
         if self._made is None:
             return []
         kernels, share = self._made.code.missing(self.visits())
@@ -178,7 +179,7 @@ class Forward(Part):
 
 
 class WayBack(Part):
-    """The ways back over the blocks of a graph."""
+    """The backward steps over the blocks of a graph."""
 
     def __init__(self, blocks: Sequence[Any], wanted: Sequence[int]) -> None:
         super().__init__()
@@ -189,18 +190,18 @@ class WayBack(Part):
         self._there: dict[There, There] = {}
 
     def there(self, slopes: Iterable[tuple[int, Kind]]) -> There:
-        """The one object that stands for the registers that have a cotangent."""
+        """Return the unique object that represents the registers that have a cotangent."""
         there = tuple(sorted(slopes, key=itemgetter(0)))
         return self._there.setdefault(there, there)
 
     def known(self, block: int, there: There) -> Way | None:
-        """The way over a block, if there is one yet; it is about to be gone."""
+        """Return the known step over a block, and count that it is about to run."""
         key = block, id(there)
         self._visits[key] += 1
         return self._known.get(key)
 
     def learn(self, block: int, there: There, way: Way) -> Way:
-        """Note a way over a block."""
+        """Record a step over a block."""
         way = attrs.evolve(way, after=self.there(way.after))
         self._known[block, id(there)] = way
         if len(self.ways) < _MOST:
@@ -244,7 +245,7 @@ class WayBack(Part):
         return Made(code, shown, results, numbers)
 
     def run(self, log: Any, slopes: Mapping[int, Any]) -> dict[int, Any] | None:
-        """The cotangents in the end, by registers; `None` if it does not know the way."""
+        """Return the final cotangents by registers; `None` if a step is not compiled."""
         now = self.now
         if now is None:
             return None

@@ -1,8 +1,8 @@
-"""The control flow of a function, learnt from its runs: states, and the steps between them.
+"""Discovery of a function's control flow from its runs: states, and the steps between them.
 
-A state is what Python sees where it asks a question, but for traced values.  With the answer it
-says what is done next, up to the next question or the end: a *segment*.  What a segment reads has a
-*name*, by which it is found on any way to it.
+A state is everything that Python sees at a guard, except traced values.  Together with the outcome
+of the guard it determines what is done up to the next guard or the end: a *segment*.  A value that
+a segment reads has a *name*, by which it is found on every path to the segment.
 """
 
 from collections import ChainMap
@@ -20,15 +20,15 @@ from fdbr.control_flow.traced.trial_run import Question, Rehearsal
 __all__ = ["Ask", "Edge", "Flow", "Leave", "Name", "Segment", "answer_key"]
 
 Name = tuple[Any, ...]
-"""Of a value: ``("arg", i)``; ``("lifted", i)``, one from around; ``("made", edge, i)``, what a
-segment has made when it was run last; or ``("role", call, where)``, what a variable of Python has
-in the latest state of a call."""
+"""The name of a value: ``("arg", i)``; ``("lifted", i)`` for a captured value; ``("made", edge,
+i)`` for a result of the latest run of a segment; or ``("role", call, where)`` for the value of a
+Python variable in the latest state of a call."""
 
 Edge = tuple[int, Any]
-"""A state, and an answer."""
+"""A state, and the outcome of its guard."""
 
 START: Edge = (-1, None)
-_MOST = 4000  # segments
+_MOST = 4000  # segments; beyond it Python is faster than analysing them
 
 
 class _ConflictError(Exception):
@@ -41,18 +41,18 @@ class _ConflictError(Exception):
 
 @attrs.frozen(eq=False)
 class Ask:
-    """The end of a segment, at a question.
+    """The end of a segment at a guard.
 
     Attributes
     ----------
     operand
-        What is asked.
+        The variable that is read.
     question
-        How.
+        The conversion that reads it.
     state
-        The state then.
+        The state at the guard.
     roles
-        The values that Python has then.
+        The values of Python's variables at the guard.
     """
 
     operand: Variable
@@ -63,7 +63,7 @@ class Ask:
 
 @attrs.frozen(eq=False)
 class Leave:
-    """The end of a segment where the function returns: variables, and what is none."""
+    """The end of a segment where the function returns: variables and constants."""
 
     outputs: tuple[Any, ...]
     structure: Any
@@ -71,16 +71,16 @@ class Leave:
 
 @attrs.define(eq=False)
 class Segment:
-    """The steps between two questions.
+    """The steps between two guards.
 
     Attributes
     ----------
     steps
         The steps.
     names
-        For each variable that comes from before, where it is found.
+        For each variable from an earlier segment, its name.
     end
-        How it ends.
+        How the segment ends.
     """
 
     steps: list[Instruction]
@@ -98,7 +98,7 @@ def _made(steps: Sequence[Instruction]) -> list[Variable]:
 
 
 def answer_key(answer: Any) -> Any:
-    """The key of an answer among others to the same question."""
+    """Return a key of an outcome among others of the same guard."""
     return answer if type(answer) is bool else repr(answer)
 
 
@@ -108,13 +108,13 @@ class Flow:
     Attributes
     ----------
     segments
-        What there is, by states and answers.
+        The known segments, by state and outcome.
     lifted
-        The values from around the function, by their numbers, in the last run.
+        The captured values of the last run, by their numbers.
     names
-        What lies in registers of its graphs, in their order.
+        The names of the registers of its graphs, in order.
     version
-        A number that grows with what is known.
+        A number that grows whenever a segment is added.
     """
 
     def __init__(self) -> None:
@@ -124,12 +124,12 @@ class Flow:
         self.version = 0
         self._lifted_kinds: list[Any] = []
         self._states: dict[Any, int] = {}
-        self._places: dict[int, Any] = {}  # of states where Python was seen
-        self._refused: set[Any] = set()  # places where it is not
+        self._places: dict[int, Any] = {}  # the code positions of states that could be compared
+        self._refused: set[Any] = set()  # code positions whose states turned out ambiguous
         self._held: list[Any] = []
 
     def learn(self, run: Rehearsal) -> bool:
-        """Note a run; whether there was anything new in it."""
+        """Record a run; return whether it contained anything new."""
         self._held.append(run.held)
         while True:
             before = len(self.segments)
@@ -143,7 +143,7 @@ class Flow:
                 self._forget()
                 continue
             if len(self.segments) > _MOST:
-                raise NoBodyError("it takes too many ways")
+                raise NoBodyError("it takes too many paths")
             self.version += len(self.segments) > before
             return len(self.segments) > before
 
@@ -156,13 +156,13 @@ class Flow:
         self.version += 1
 
     def number(self, key: Any) -> int:
-        """The number of a state."""
+        """Return the number of a state."""
         return self._states.setdefault(key, len(self._states))
 
     def state(self, question: Question, reading: "_Reading") -> tuple[int, dict[Name, Variable]]:
-        """The number of the state where a question was asked, and what is another one each time.
+        """Return the number of the state at a guard, and the values of variables that vary in it.
 
-        What there was before a call waits around it, perhaps, and has its name.
+        Values from before a call belong to its caller, and keep their names in the call.
         """
         there = question.seen
         if there is None or there.place in self._refused:
@@ -183,21 +183,21 @@ class Flow:
         return state, roles
 
     def new_lifted(self, value: Any) -> int:
-        """A number for a value from around the function."""
+        """Return a new number for a captured value."""
         self._lifted_kinds.append(kind_of(value))
         number = len(self._lifted_kinds) - 1
         self.lifted[number] = value
         return number
 
     def is_lifted(self, number: int, value: Any) -> bool:
-        """Whether a value is the one of that number, or may be."""
+        """Return whether a value is the captured value with a number, or may be."""
         if self._lifted_kinds[number] != kind_of(value):
             return False
         return alike(self.lifted.setdefault(number, value), value)
 
 
 class _Reading:
-    """A run that is being taken apart into segments."""
+    """Divides a run into segments."""
 
     def __init__(self, flow: Flow, run: Rehearsal) -> None:
         self.flow, self.run = flow, run
@@ -207,11 +207,11 @@ class _Reading:
         self.calls: dict[int, tuple[int, frozenset[Variable]]] = {}
         self.lifted: dict[Variable, int] = {}
         self.edge: Edge = START
-        self.before: dict[Name, Variable | None] = {}  # what there was before the last steps
-        self.seen = -1  # the last state that was seen
+        self.before: dict[Name, Variable | None] = {}  # names before the current steps
+        self.seen = -1  # the last state that could be compared
 
     def all(self) -> None:
-        """Take it apart."""
+        """Read the whole run."""
         run = self.run
         start = 0
         for question in run.questions:
@@ -229,7 +229,7 @@ class _Reading:
         self._segment(steps, self._note(steps), Leave(tuple(run.outputs), run.structure))
 
     def _note(self, steps: Sequence[Instruction]) -> dict[Variable, int]:
-        """Note that steps have been taken; their results, and the numbers of these."""
+        """Record the results of steps; return them with their numbers."""
         own = {variable: i for i, variable in enumerate(_made(steps))}
         self.before = {}
         for variable, i in own.items():
@@ -253,7 +253,7 @@ class _Reading:
             raise _ConflictError(self.seen)
 
     def name(self, variable: Variable) -> Name:
-        """The name by which a value is found before the last steps."""
+        """Return the name by which a value was found before the current steps."""
         if variable in self.run.lifted:
             if variable not in self.lifted:
                 self.lifted[variable] = self.flow.new_lifted(self.run.lifted[variable])
@@ -261,14 +261,14 @@ class _Reading:
         return self.found(variable, ChainMap(self.before, self.latest))
 
     def found(self, variable: Variable, latest: Mapping[Name, Any]) -> Name:
-        """The name of a value, if that is what has been given the name last."""
+        """Return the name of a value; raise if the name has been given to another value since."""
         name = self.names[variable]
         if latest.get(name) is not variable:
             raise _ConflictError(self.seen)
         return name
 
     def _is(self, found: Segment, own: Mapping[Variable, int], known: Segment) -> bool:
-        """Whether a segment is one that is known, and has the same names."""
+        """Return whether a segment is equal to a known one, with the same names."""
         others = {variable: i for i, variable in enumerate(known.made)}
 
         def same_value(mine: Any, other: Any) -> bool:
@@ -321,7 +321,7 @@ def _grows(step: Instruction) -> bool:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether two constants or parameters are the same."""
+    """Return whether two constants or parameters are equal."""
     if a is b:
         return True
     kind = type(a)
@@ -337,7 +337,7 @@ def alike(a: Any, b: Any) -> bool:
         return alike((a.start, a.stop, a.step), (b.start, b.stop, b.step))
     if kind is dict:
         return a.keys() == b.keys() and all(alike(a[key], b[key]) for key in a)
-    if hasattr(a, "flow"):  # a graph, of which more is known later
+    if hasattr(a, "flow"):  # a graph, whose control flow may have grown
         return a.flow is b.flow
     if isinstance(a, int | float | complex | np.generic):
         return same(a, b)

@@ -14,20 +14,16 @@ import numpy as np
 from fdbr.compiler.capture.tracers import AbandonedError, capturing
 from fdbr.compiler.ir.guards import GuardFailure
 from fdbr.compiler.ir.program import Instruction, Program
-from fdbr.control_flow.body_tracing import NoBodyError, Step
-from fdbr.control_flow.operands import for_each, is_captured, own_memory, scalar, zero
+from fdbr.control_flow.body_tracing import STOP, NoBodyError, Step
+from fdbr.control_flow.operands import for_each, own_memory, scalar, zero
 from fdbr.control_flow.traced.batched_graph import LanesPath, run_lanes
 from fdbr.control_flow.traced.graph_vjp import back_over, back_over_lanes
 from fdbr.control_flow.traced.graphs import NOWHERE, Graph, Path, UnknownWay, run
-from fdbr.core.primitive import dispatch
-from fdbr.core.tape import ReverseTrace
-from fdbr.core.tracer import ended, escaped
-from fdbr.transforms.custom_call import innermost, taken_off
-from fdbr.transforms.vmap import BatchTrace, BatchTracer
+from fdbr.core.higher_order import HigherOrder
+from fdbr.core.tracer import Trace
+from fdbr.transforms.vmap import BatchTrace
 
 __all__ = ["apply"]
-
-_DIFFERENTIABLE = frozenset({"stop_gradient", "call", "graph", "graph_lanes", "while_loop", "scan"})
 
 Leaves = Sequence[Any]
 Flags = tuple[bool, ...]
@@ -35,27 +31,8 @@ Flags = tuple[bool, ...]
 
 def apply(graph: Graph, operands: Leaves) -> tuple[Any, ...]:
     """The results, on operands that may be traced."""
-    return _applied(_GRAPH, operands, graph=graph)
-
-
-def _applied(step: Step, operands: Leaves, **params: Any) -> tuple[Any, ...]:
-    """A step on operands that may be traced, by the rule of the innermost trace."""
-    top: Any = innermost(operands)
-    if top is not None and ended(top):
-        raise escaped(top, "fdbr.jit")
-    rule = _RULES.get((step, type(top)))
-    if rule is not None:
-        values, mine = taken_off(top, operands)
-        return tuple(rule(top, operands, values, mine, **params))
-    if top is None or is_captured(top, operands):
-        return tuple(dispatch(step, tuple(operands), params))
-    raise NoBodyError(f"there is a {type(top).__name__} around its derivative")
-
-
-def _step(name: str, value: Callable[..., Any]) -> Step:
-    step: Step
-    step = Step(name, value, lambda *operands, **params: _applied(step, operands, **params))
-    return step
+    outs: tuple[Any, ...] = _GRAPH.apply(*operands, graph=graph)
+    return outs
 
 
 def _taken(operands: Leaves, f: Callable[[bool], Any]) -> tuple[Any, ...]:
@@ -94,11 +71,6 @@ def _run_back(
     return _taken(operands, back)
 
 
-_GRAPH = _step("graph", _run)
-_KEPT = _step("graph_kept", _run_kept)
-_BACK = _step("graph_vjp", _run_back)
-
-
 def _there(cotangents: list[Any]) -> tuple[Flags, list[Any]]:
     """Which cotangents there are, and these."""
     return tuple(ct is not None for ct in cotangents), [ct for ct in cotangents if ct is not None]
@@ -113,7 +85,8 @@ def _is_differentiable(program: Program) -> bool:
     """Whether there are reverse rules for all steps."""
     for step in program.steps:
         assert isinstance(step, Instruction)
-        if step.primitive.kind == "program" and step.primitive.name not in _DIFFERENTIABLE:
+        primitive = step.primitive
+        if primitive is not STOP and isinstance(primitive, HigherOrder) and not primitive.reverse:
             return False
         inner = step.params.get("graph")
         if inner is not None:
@@ -121,18 +94,16 @@ def _is_differentiable(program: Program) -> bool:
     return True
 
 
-def _reverse(top: Any, operands: Leaves, values: Leaves, mine: Flags, graph: Graph) -> Any:
+def _reverse(trace: Trace, values: Leaves, mine: Sequence[bool], graph: Graph) -> Any:
     _require_differentiable(graph)
-    *outs, path = _applied(_KEPT, values, graph=graph)
-    parents = [leaf.node for leaf, own in zip(operands, mine, strict=True) if own]
+    *outs, path = _KEPT.apply(*values, graph=graph)
     wanted = tuple(i for i, own in enumerate(mine) if own)
 
-    def pull(cotangents: list[Any]) -> list[Any]:
+    def vjp(cotangents: list[Any]) -> list[Any]:
         there, given = _there(cotangents)
-        operands = [path, *values, *given]
-        return list(_applied(_BACK, operands, graph=graph, wanted=wanted, there=there))
+        return list(_BACK.apply(path, *values, *given, graph=graph, wanted=wanted, there=there))
 
-    return top.joint("graph", tuple(outs), parents, pull)
+    return outs, vjp
 
 
 # --- batches ------------------------------------------------------------------------
@@ -183,62 +154,54 @@ def _run_lanes_back(
     return _taken(operands, back)
 
 
-_LANES = _step("graph_lanes", _run_lanes)
-_LANES_KEPT = _step("graph_lanes_kept", _run_lanes_kept)
-_LANES_BACK = _step("graph_lanes_vjp", _run_lanes_back)
+def _batch(trace: BatchTrace, values: Leaves, mine: Sequence[bool], graph: Graph) -> Any:
+    outs = _LANES.apply(*values, graph=graph, own=tuple(mine), size=trace.size)
+    return outs, [True] * len(outs)
 
 
-def _batch(top: Any, operands: Leaves, values: Leaves, mine: Flags, graph: Graph) -> Any:
-    outs = _applied(_LANES, values, graph=graph, own=tuple(mine), size=top.size)
-    return [BatchTracer(top, out) for out in outs]
-
-
-def _batch_kept(top: Any, operands: Leaves, values: Leaves, mine: Flags, graph: Graph) -> Any:
-    *outs, path = _applied(_LANES_KEPT, values, graph=graph, own=tuple(mine), size=top.size)
-    return [*(BatchTracer(top, out) for out in outs), path]
+def _batch_kept(trace: BatchTrace, values: Leaves, mine: Sequence[bool], graph: Graph) -> Any:
+    outs = _LANES_KEPT.apply(*values, graph=graph, own=tuple(mine), size=trace.size)
+    return outs, [*(True for _ in outs[:-1]), False]
 
 
 def _batch_back(
-    top: Any,
-    operands: Leaves,
+    trace: BatchTrace,
     values: Leaves,
-    mine: Flags,
+    mine: Sequence[bool],
     graph: Graph,
     wanted: tuple[int, ...],
     there: Flags,
 ) -> Any:
     count = 1 + graph.inputs
     given = [
-        value if one else for_each(value, top.size)
+        value if one else for_each(value, trace.size)
         for value, one in zip(values[count:], mine[count:], strict=True)
     ]
     own = tuple(mine[1:count])
-    params = {"graph": graph, "own": own, "size": top.size, "wanted": wanted, "there": there}
-    found = _applied(_LANES_BACK, [*values[:count], *given], each=True, **params)
-    return [BatchTracer(top, slope) for slope in found]
+    params = {"graph": graph, "own": own, "size": trace.size, "wanted": wanted, "there": there}
+    found = _LANES_BACK.apply(*values[:count], *given, each=True, **params)
+    return found, [True] * len(found)
 
 
 def _reverse_lanes(
-    top: Any, operands: Leaves, values: Leaves, mine: Flags, graph: Graph, own: Flags, size: int
+    trace: Trace, values: Leaves, mine: Sequence[bool], graph: Graph, own: Flags, size: int
 ) -> Any:
     _require_differentiable(graph)
-    known = {"graph": graph, "own": own, "size": size}
-    *outs, path = _applied(_LANES_KEPT, values, **known)
-    parents = [leaf.node for leaf, one in zip(operands, mine, strict=True) if one]
+    known: dict[str, Any] = {"graph": graph, "own": own, "size": size}
+    *outs, path = _LANES_KEPT.apply(*values, **known)
     wanted = tuple(i for i, one in enumerate(mine) if one)
 
-    def pull(cotangents: list[Any]) -> list[Any]:
+    def vjp(cotangents: list[Any]) -> list[Any]:
         there, given = _there(cotangents)
         params = {**known, "wanted": wanted, "there": there, "each": False}
-        return list(_applied(_LANES_BACK, [path, *values, *given], **params))
+        return list(_LANES_BACK.apply(path, *values, *given, **params))
 
-    return top.joint("graph", tuple(outs), parents, pull)
+    return outs, vjp
 
 
-_RULES: dict[Any, Any] = {
-    (_GRAPH, ReverseTrace): _reverse,
-    (_GRAPH, BatchTrace): _batch,
-    (_KEPT, BatchTrace): _batch_kept,
-    (_BACK, BatchTrace): _batch_back,
-    (_LANES, ReverseTrace): _reverse_lanes,
-}
+_GRAPH = Step("graph", _run, reverse=_reverse, batch=_batch)
+_KEPT = Step("graph_kept", _run_kept, batch=_batch_kept)
+_BACK = Step("graph_vjp", _run_back, batch=_batch_back)
+_LANES = Step("graph_lanes", _run_lanes, reverse=_reverse_lanes)
+_LANES_KEPT = Step("graph_lanes_kept", _run_lanes_kept)
+_LANES_BACK = Step("graph_lanes_vjp", _run_lanes_back)

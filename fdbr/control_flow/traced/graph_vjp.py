@@ -1,4 +1,4 @@
-"""The way back over a graph: cotangents go over the blocks of a path, the last one first."""
+"""The backward pass over a graph: cotangents pass the blocks of a path in reverse order."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ Leaves = Sequence[Any]
 
 
 def _active(graph: Graph, wanted: tuple[int, ...]) -> set[int]:
-    """The registers that depend on some operands."""
+    """Return the registers that depend on some operands."""
     known = graph.active.get(wanted)
     if known is not None:
         return known
@@ -45,28 +45,28 @@ def _active(graph: Graph, wanted: tuple[int, ...]) -> set[int]:
 
 
 def _moving(block: Block, leaves: Leaves, active: set[int]) -> tuple[bool, ...]:
-    """Which of what a block has read is differentiated."""
+    """Return which of the values that a block has read are differentiated."""
     pairs = zip(block.reads, leaves, strict=True)
     return tuple([i in active and is_inexact(leaf) for i, leaf in pairs])
 
 
 class _Pullback:
-    """The way back over a block, as a function of leaves.
+    """The backward pass over a block, as a function of leaves.
 
-    They are the cotangents of those results that have one, those that are known of what was read,
-    and what was read.
+    The leaves are the cotangents of those results that have one, the known cotangents of operands,
+    and the operands.
 
     Attributes
     ----------
     gives
-        Which of what was read, and is differentiated, gets a cotangent; known once it has run.
+        Which differentiated operands get a cotangent; known once it has run.
     """
 
     def __init__(
         self, block: Block, own: Sequence[bool], there: Sequence[bool], known: Sequence[bool]
     ) -> None:
         self._program, self._own, self._there, self._known = block.body.program, own, there, known
-        self._first = block.question is not None  # its answer has no cotangent
+        self._first = block.question is not None  # the value that the guard reads has no cotangent
         self.gives: tuple[bool, ...] = ()
 
     def __call__(self, operands: list[Any]) -> list[Any]:
@@ -82,7 +82,7 @@ class _Pullback:
 
         moved = [v for v, one in zip(point, self._own, strict=True) if one]
         outs, pull = vjp(turn, *moved, unused="none")
-        # Blocks of other dtypes may give the same register, which has the largest of them.
+        # Blocks with other dtypes may write the same register, which has the widest of them.
         found = pull([_in_dtype_of(out, slope) for out, slope in zip(outs, given, strict=True)])
         results = []
         for slope, one in zip(found, self._known, strict=True):
@@ -107,10 +107,10 @@ def _pullback(block: Block, own: Any, there: Any, known: Any) -> _Pullback:
 
 
 class _Way:
-    """The way of cotangents back over a block, as a function of leaves.
+    """The backward step over a block in terms of registers, as a function of leaves.
 
-    They are the cotangents that some registers have, and what the block has read.  The results are
-    those that have become others.
+    The leaves are the cotangents of some registers, and the values that the block has read.  The
+    results are the cotangents that change.
     """
 
     def __init__(self, block: Block, own: Sequence[bool], reads: Sequence[int]) -> None:
@@ -150,10 +150,10 @@ def _way(
     there: There,
     operands: Callable[[tuple[int, ...]], list[Any]],
 ) -> Way:
-    """The way back over a block.
+    """Return the backward step over a block, made for the first cotangents that reach it.
 
-    It is made for what it meets first: ``operands`` gives the cotangents of some registers, and
-    then what the block has read.
+    ``operands`` returns the cotangents of some registers, and then the values that the block has
+    read.
     """
     moving = [i for i, one in zip(block.reads, own, strict=True) if one]
     touched = {*block.writes, *moving, *(i for pair in block.moves for i in pair)}
@@ -166,7 +166,7 @@ def _way(
         body = stage(way, leaves)
         body.captured(leaves)
         if body.found:
-            raise NoBodyError("what takes cotangents back reads an array that may change")
+            raise NoBodyError("its backward pass reads an array that may change")
         kinds = [_kind_in_registers(kind_of(out)) for out in body.outs]
         after = {i: kind for i, kind in near if i not in way.lost}
         after |= dict(zip(way.writes, kinds, strict=True))
@@ -195,7 +195,7 @@ def _kind_in_registers(kind: Kind) -> Kind:
 
 
 def back_over(graph: Graph, path: Path, wanted: tuple[int, ...], outs: list[Any]) -> list[Any]:
-    """The cotangents of wanted operands; `None` for those that have none."""
+    """Return the cotangents of the wanted operands; `None` for those that have none."""
     slopes = {-1 - i: scalar(slope) for i, slope in enumerate(outs) if slope is not None}
     back = graph.machine.back(wanted)
     if path.log is not None:
@@ -230,13 +230,13 @@ def _back_by_python(
         there = way.after
 
 
-# --- of a batch ---------------------------------------------------------------------
+# --- batches ------------------------------------------------------------------------
 
 
 class _Slopes:
-    """Cotangents of registers for a batch, and which examples have one.
+    """Cotangents of registers for a batch, and masks of the examples that have one.
 
-    They are zero where there is none.
+    They are zero for the other examples.
     """
 
     def __init__(self, size: int) -> None:
@@ -252,7 +252,7 @@ class _Slopes:
         self._known[register] = own, mask
 
     def take(self, register: int, mask: Any) -> tuple[Any, Any] | None:
-        """Take that of some examples away; `None` if they have none."""
+        """Remove and return the cotangent of some examples; `None` if they have none."""
         found = self._known.get(register)
         if found is None or not (found[1] & mask).any():
             return None
@@ -264,14 +264,14 @@ class _Slopes:
         return slope, there & mask
 
     def get(self, register: int) -> Any:
-        """The cotangent of a register, if it has one."""
+        """Return the cotangent of a register, if it has one."""
         return self._known.get(register, (None, None))[0]
 
 
 def back_over_lanes(
     graph: Graph, path: LanesPath, wanted: tuple[int, ...], given: list[Any], size: int
 ) -> list[Any]:
-    """The cotangents of wanted operands, of which each is a batch; `None` for those without."""
+    """Return the batched cotangents of the wanted operands; `None` for those without."""
     back = graph.machine.back(wanted)
     if path.logs:
         return _back_apart(graph, path, wanted, given, back)
@@ -284,7 +284,7 @@ def back_over_lanes(
 def _back_apart(
     graph: Graph, path: LanesPath, wanted: tuple[int, ...], given: list[Any], back: WayBack
 ) -> list[Any]:
-    """Go back over the way of each example."""
+    """Run the backward pass of each example along its own path."""
     size = len(path.logs)
     found: list[Any] = [None] * len(wanted)
     for lane, log in enumerate(path.logs):
@@ -313,7 +313,7 @@ def _learn_apart(
     back: WayBack,
     size: int,
 ) -> None:
-    """Learn the way back of each example, where they have gone together."""
+    """Record the backward steps of each example after a forward run of the whole batch."""
     active = _active(graph, wanted)
     numbers = {id(block): number for number, block in enumerate(graph.blocks)}
     steps = [
@@ -337,7 +337,7 @@ def _learn_apart(
 def _back_together(
     graph: Graph, path: LanesPath, wanted: tuple[int, ...], given: list[Any], size: int
 ) -> list[Any]:
-    """Go back over the blocks that examples have run together."""
+    """Run the backward pass over blocks that examples have run together."""
     slopes = _Slopes(size)
     apart = is_apart(graph, size)
     active = _active(graph, wanted)
@@ -395,7 +395,7 @@ def _back_over_lanes(
 
 
 def _groups(outs: list[Any], mask: Any) -> list[tuple[Any, tuple[bool, ...]]]:
-    """The examples of a block by which of its results have a cotangent for them."""
+    """Group the examples of a block by which of its results have a cotangent for them."""
     there = np.array([np.zeros_like(mask) if out is None else out[1] & mask for out in outs])
     columns: dict[tuple[bool, ...], list[int]] = {}
     for lane in np.flatnonzero(mask).tolist():

@@ -1,8 +1,8 @@
-"""Control flow as a graph: blocks of steps, of which each ends with a question or with the result.
+"""Control flow as a graph of basic blocks, each of which ends with a guard or with the result.
 
-The values between blocks lie in *registers*.  A run of the graph goes from block to block as the
-answers say, without Python's function; where it comes to an answer that nobody has seen there, it
-raises `GuardFailure`, or `UnknownWay` while a function is captured.
+The values between blocks are in *registers*.  A run of the graph goes from block to block by the
+outcomes of guards, without the Python function.  At an outcome that was never seen there it raises
+`GuardFailure`, or `UnknownWay` while a function is captured.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,20 +31,20 @@ from fdbr.control_flow.traced.discovery import (
 __all__ = ["Block", "Graph", "Kept", "Path", "UnknownWay", "graph_of", "run"]
 
 NOWHERE = 1 << 30
-"""The number of the guard that a graph fails with: no trace has so many."""
+"""The index of the guard that a graph fails with; no trace has as many guards."""
 
 
 class UnknownWay(BaseException):
-    """A run of a graph has come to an answer that is not known there.
+    """A run of a graph has met an outcome that is not known there.
 
-    It is no `Exception`, for code that is captured must not catch it.
+    It is not an `Exception`, because captured code must not catch it.
 
     Attributes
     ----------
     leaves
         The operands of the graph, of one example.
     lane
-        The number of the example, if there is a batch.
+        The index of the example in a batch, if there is one.
     """
 
     def __init__(self, leaves: Sequence[Any], lane: int | None = None) -> None:
@@ -54,25 +54,25 @@ class UnknownWay(BaseException):
 
 @attrs.define(eq=False)
 class Block:
-    """Steps without a question, and what comes after them.
+    """Steps without a guard, and their successors.
 
     Attributes
     ----------
     body
-        The steps: from the values of ``reads`` to an answer's value, if there is a question, and
-        then those of ``writes``, or the results.
+        The steps: from the values of ``reads`` to the value that the guard reads, if there is one,
+        and then the values of ``writes``, or the results.
     reads, writes
-        Registers; those of the results of the function are -1, -2 and so on.
+        Registers; those of the function's results are -1, -2 and so on.
     moves
-        Pairs of registers: what the second one has goes to the first one.
+        Pairs of registers (target, source).
     question
-        How the first result is asked; `None` where the function returns.
+        The conversion of the guard; `None` where the function returns.
     nexts
-        The numbers of the blocks that follow, by answers.
+        The numbers of the successors, by outcome.
     backs
         Its pullbacks, by what they are for.
     compiles
-        Whether it is compiled by itself, for the graph as a whole cannot be.
+        Whether it is compiled by itself, because the graph as a whole cannot be.
     visits
         How often Python has run it.
     """
@@ -92,30 +92,30 @@ class Block:
         return [self.body, *(back for back in backs if isinstance(back, Body))]
 
     def finish(self) -> None:
-        """Have everything compiled, and wait for it."""
+        """Compile everything, and wait for it."""
         for body in self._bodies():
             body.finish()
 
     def waiting(self) -> int:
-        """The number of kernels that have not been compiled yet."""
+        """Return the number of kernels that are not compiled yet."""
         return sum(body.waiting() for body in self._bodies())
 
     @property
     def settled(self) -> bool:
-        """Whether it runs as it always will, as far as it has run."""
+        """Whether its code is final, as far as it has run."""
         return all(body.settled for body in self._bodies())
 
     def advance(self, budget: Budget) -> None:
-        """Go on towards compiled code, as far as there is a budget for it."""
+        """Continue towards compiled code, as far as the budget allows."""
         for body in self._bodies():
             body.advance(budget)
 
     def evaluated(self, leaves: Sequence[Any]) -> list[Any]:
-        """Take the steps on arrays or traced values."""
+        """Evaluate the steps on arrays or traced values."""
         return evaluate(self.body.program, leaves)
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """Take the steps."""
+        """Run the steps on arrays and numbers."""
         body = self.body
         self.visits += 1
         outs: Any = (body.code(leaves).run if self.compiles else body.steps(leaves))(*leaves)
@@ -124,24 +124,24 @@ class Block:
 
 @attrs.frozen(eq=False)
 class Graph:
-    """A function's control flow.
+    """The control flow of a function.
 
     Attributes
     ----------
     flow
-        Where it comes from.
+        The discovered control flow that it was built from.
     first
-        The block that begins.
+        The entry block.
     blocks
         All blocks.
     inputs, registers
-        How many operands there are, which are the first registers; and how many registers.
+        The number of operands, which are in the first registers, and the number of registers.
     lifted
-        The numbers of the values from around the function that are operands after the arguments.
+        The numbers of the captured values that are operands after the arguments.
     active
-        The registers that depend on some operands, by those.
+        The registers that depend on some operands, by these operands.
     machine
-        What runs it without Python, if that can be.
+        The machine code for it.
     """
 
     flow: Flow
@@ -159,7 +159,7 @@ class Graph:
 
     @property
     def bodies(self) -> tuple[Machine, ...]:
-        """The programs within."""
+        """The programs in it."""
         return (self.machine,)
 
     def __repr__(self) -> str:
@@ -168,14 +168,14 @@ class Graph:
 
 
 class Path:
-    """The blocks that a run has gone through, and what each was given; a value of programs.
+    """The blocks that a run has gone through, with their operands; a value in programs.
 
     Attributes
     ----------
     steps
-        These, if Python went from block to block.
+        The blocks, if Python ran them.
     log
-        What notes them, if it did not.
+        The log, if machine code ran them.
     """
 
     __slots__ = ("log", "steps")
@@ -188,7 +188,7 @@ class Path:
         self.log: Any = None
 
     def back(self, graph: "Graph") -> Iterable[tuple[Block, Sequence[Any]]]:
-        """The way back."""
+        """Return the blocks and their operands in reverse order."""
         if self.log is None:
             return reversed(self.steps)
         programs = [block.body.captured() if block.body.has_run else None for block in graph.blocks]
@@ -196,7 +196,7 @@ class Path:
 
 
 def run(graph: Graph, operands: Sequence[Any], path: Path | None, capturing: bool) -> Any:
-    """Run a graph on arrays and numbers; the results."""
+    """Run a graph on arrays and numbers; return the results."""
     found = graph.machine.forward(operands, path)
     if found is None:
         with graph.machine.accounting():
@@ -228,17 +228,17 @@ def _walk(graph: Graph, operands: Sequence[Any], path: Path | None, capturing: b
         block = graph.blocks[following]
 
 
-# --- graphs of what is known --------------------------------------------------------
+# --- construction -------------------------------------------------------------------
 
 
 Kept = dict[Edge, tuple[Any, Body, dict[Any, Any]]]
-"""The bodies of blocks that were made before, with what they depend on, and their pullbacks."""
+"""Bodies of blocks that were made before, with what they depend on, and their pullbacks."""
 
 
 def graph_of(flow: Flow, args: int, lifted: tuple[int, ...], kept: Kept) -> Graph:
-    """The graph of what is known, which takes some values from around the function.
+    """Build the graph of what is known, with some captured values as operands.
 
-    ``kept`` has the bodies of blocks that were made before.
+    ``kept`` holds the bodies of blocks that were made before.
     """
     known = {
         edge: segment
@@ -249,7 +249,7 @@ def graph_of(flow: Flow, args: int, lifted: tuple[int, ...], kept: Kept) -> Grap
 
 
 class _Making:
-    """The making of a graph."""
+    """Builds a graph."""
 
     def __init__(
         self,
@@ -263,19 +263,19 @@ class _Making:
         self.inputs = args + len(lifted)
         self.registers: dict[Name, int] = {("arg", i): i for i in range(args)}
         self.registers |= {("lifted", number): args + i for i, number in enumerate(lifted)}
-        for name in flow.names:  # which are the same, then, in the graphs of all that is known
+        for name in flow.names:  # so that all graphs of one flow have the same registers
             self.registers.setdefault(name, len(self.registers))
         self.own = {
             edge: {variable: i for i, variable in enumerate(segment.made)}
             for edge, segment in segments.items()
         }
-        self.live: dict[Any, set[Name]] = {}  # the roles, and by edges what they make
-        self.taken: dict[Edge, list[Name]] = {}  # what a segment is read for
+        self.live: dict[Any, set[Name]] = {}  # live names: of roles, and of results by edge
+        self.taken: dict[Edge, list[Name]] = {}  # the names that a segment must provide
 
     def graph(self) -> Graph:
-        """Make it."""
+        """Build the graph."""
         if not _agree(self.segments):
-            raise NoBodyError("its results differ in structure or kind")
+            raise NoBodyError("its results differ in structure or aval")
         self._find_live()
         blocks = {edge: self._block(edge) for edge in self.segments}
         after: dict[int, dict[Any, int]] = {}
@@ -289,7 +289,7 @@ class _Making:
         return Graph(self.flow, blocks[START], every, self.inputs, registers, self.lifted)
 
     def _find_live(self) -> None:
-        """Find which values a block must leave for others."""
+        """Compute which values a block must leave for others."""
         changed = True
         while changed:
             changed = False
@@ -306,7 +306,7 @@ class _Making:
                         changed = True
 
     def _roles(self, segment: Segment) -> list[tuple[Name, Variable]]:
-        """The values of Python's variables that a segment leaves for the next ones."""
+        """Return the values of Python's variables that a segment leaves for its successors."""
         end = segment.end
         if not isinstance(end, Ask):
             return []
@@ -314,7 +314,7 @@ class _Making:
         return [(name, variable) for name, variable in end.roles.items() if name in live]
 
     def _wanted(self, edge: Edge, segment: Segment) -> list[Variable]:
-        """The variables that a segment is run for."""
+        """Return the variables that a segment must compute."""
         made = segment.made
         names = sorted(self.live.get(edge, ()), key=lambda name: name[2])
         wanted = [made[name[2]] for name in names]
@@ -325,7 +325,7 @@ class _Making:
         return [end.operand, *wanted]
 
     def _needed(self, edge: Edge, segment: Segment) -> list[Instruction]:
-        """The steps of a segment that somebody needs."""
+        """Return the steps of a segment that are not dead."""
         wanted = set(self._wanted(edge, segment))
         steps = []
         for step in reversed(segment.steps):
@@ -335,7 +335,7 @@ class _Making:
         return steps[::-1]
 
     def _reads(self, edge: Edge, segment: Segment) -> list[Name]:
-        """The names of what is read."""
+        """Return the names of the values that a segment reads."""
         reads = [v for step in self._needed(edge, segment) for v in step.reads]
         reads += self._wanted(edge, segment)
         return [segment.names[v] for v in reads if v in segment.names]
@@ -380,7 +380,7 @@ class _Making:
 
 
 def _agree(segments: dict[Edge, Segment]) -> bool:
-    """Whether all ends give results of one structure and the same kinds."""
+    """Return whether all ends give results of one structure and with the same avals."""
     ends = [segment.end for segment in segments.values() if isinstance(segment.end, Leave)]
     forms = [(end.structure, *map(_form, end.outputs)) for end in ends]
     return all(form == forms[0] for form in forms)

@@ -1,15 +1,15 @@
-"""The state of Python at a question: its place in the code, and the asking function's variables.
+"""The state of Python at a guard: the code position and the variables of the frame.
 
-What a function does next depends on its state, and on traced values, whose answers it asks for.  If
-nothing is on the stack of the function that asks but the question, its variables are all that it
-has.  Whatever waits for it, around it, is as it was when it was called.
+What a function does next depends on its state, and on traced values, whose outcomes are guarded.
+If the frame's value stack holds only the value that is read, the state is in its variables.  The
+frames of its callers have not changed since they called it.
 """
 
 from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.capture.loop_states import Sight, UnknownError, decides
+from fdbr.compiler.capture.loop_states import IncomparableError, StateKey, operands_of_branch
 from fdbr.compiler.capture.value_stack import depth_before
 from fdbr.compiler.ir.program import Variable
 from fdbr.core.tracer import Trace
@@ -19,24 +19,24 @@ __all__ = ["Seen", "Where", "seen"]
 _LARGE = 1 << 16  # bytes of an array that is compared by its elements
 
 Where = tuple[str, int]
-"""The place of a traced value: the variable, and which one in it."""
+"""The position of a traced value: the name of the variable, and the number in it."""
 
 
 class Seen:
-    """The state of a function where it asks a question.
+    """The state of a frame at a guard.
 
     Attributes
     ----------
     call
-        The address of the frame, which is there as long as the function runs.
+        The id of the frame, which is alive as long as the function runs.
     outermost
-        Whether nothing waits for it.
+        Whether the frame was not called by another one of the user's.
     place
-        The code, and where in it.
+        The code, and the instruction in it.
     key
-        All that its variables have but traced values: equal for equal states of one call.
+        The values of its variables except traced ones: equal for equal states of one call.
     traced
-        The traced values, by their places.
+        The traced values, by their positions.
     """
 
     __slots__ = ("call", "key", "outermost", "place", "traced")
@@ -48,8 +48,8 @@ class Seen:
         self.traced = sight.found
 
 
-class _Sight(Sight):
-    """Notes the traced values on its way; arrays are what their elements are."""
+class _Sight(StateKey):
+    """Records the traced values that it meets; arrays are compared by elements."""
 
     def __init__(self, trace: Trace, held: list[Any]) -> None:
         super().__init__(trace, (), held)
@@ -68,7 +68,7 @@ class _Sight(Sight):
     def foreign(self, value: Any) -> Any:
         if value._trace.level > self._trace.level:
             return super().foreign(value)
-        return type(value), self._one(value)  # it is there all the time
+        return type(value), self._one(value)  # it exists before and after the run
 
     def _inside(self, value: Any, kind: Any) -> Any:
         if kind is np.ndarray and value.nbytes <= _LARGE and not value.dtype.hasobject:
@@ -76,18 +76,19 @@ class _Sight(Sight):
         return super()._inside(value, kind)
 
 
-def seen(trace: Trace, frame: Any, base: Any, held: list[Any], frames: list[Any]) -> Seen | None:
-    """The state of a frame; `None` if there is more to it than can be seen.
+def seen(
+    trace: Any, frame: Any, asked: Variable, base: Any, held: list[Any], frames: list[Any]
+) -> Seen | None:
+    """Return the state of a frame; `None` if it cannot be compared completely.
 
-    ``held`` and ``frames`` get what must not go before the states, and the function itself.
+    Objects that must outlive the states are appended to ``held``, frames to ``frames``.
     """
-    if frame is None or not decides(frame.f_code, frame.f_lasti):
-        return None
-    if depth_before(frame.f_code, frame.f_lasti) != 1:
+    operands = 0 if frame is None else operands_of_branch(frame, asked, trace.places.compared)
+    if not operands or depth_before(frame.f_code, frame.f_lasti) != operands:
         return None
     try:
         found = Seen(frame, _is_alone(frame.f_back, base), _Sight(trace, held))
-    except UnknownError:
+    except IncomparableError:
         return None
     held.append(frame.f_code)
     frames.append(frame)
@@ -95,7 +96,7 @@ def seen(trace: Trace, frame: Any, base: Any, held: list[Any], frames: list[Any]
 
 
 def _is_alone(frame: Any, base: Any) -> bool:
-    """Whether there are none but fdbr's frames up to another one."""
+    """Return whether only fdbr's frames lie between a frame and a base frame."""
     while frame is not None and frame is not base:
         if frame.f_globals.get("__name__", "").split(".")[0] != "fdbr":
             return False

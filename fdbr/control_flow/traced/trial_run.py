@@ -1,4 +1,4 @@
-"""A run of a function on plain values, by which its steps and questions become known."""
+"""Trial runs of a function on plain values, which record its steps and guards."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from fdbr import tree
-from fdbr.compiler.capture.loop_states import outside
+from fdbr.compiler.capture.loop_states import user_frame
 from fdbr.compiler.capture.tracers import CaptureTracer, capturing
 from fdbr.compiler.ir.guards import EACH
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
@@ -22,18 +22,18 @@ __all__ = ["Question", "Rehearsal", "rehearse"]
 
 @attrs.frozen(eq=False)
 class Question:
-    """A question that Python's control flow asked.
+    """A guard that Python's control flow evaluated.
 
     Attributes
     ----------
     position
-        How many steps were taken before.
+        The number of steps before it.
     operand
-        What was asked.
+        The variable that was read.
     question, answer
-        How, and what it said.
+        The conversion, and its outcome.
     seen
-        What Python's state was, if all of it could be seen.
+        The state of Python, if it could be compared.
     """
 
     position: int
@@ -44,7 +44,7 @@ class Question:
 
 
 class _Rehearsing(StageTrace):
-    """The trace of such a run."""
+    """The trace of a trial run."""
 
     __slots__ = ("_held", "base", "examples", "frames", "questions")
 
@@ -57,7 +57,7 @@ class _Rehearsing(StageTrace):
         self.frames: list[Any] = []
 
     def shown(self, value: Any) -> Any:
-        """A plain value for one from around the function."""
+        """Return a plain value for a captured one."""
         return self.examples.get(id(value)) if id(value) in self.examples else example(value)
 
     def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
@@ -66,7 +66,8 @@ class _Rehearsing(StageTrace):
         answer = kind(tracer.value)
         there = None
         if kind is bool:
-            there = seen(self, outside(sys._getframe(1)), self.base, self._held, self.frames)
+            frame = user_frame(sys._getframe(1))
+            there = seen(self, frame, tracer.variable, self.base, self._held, self.frames)
         position = len(self.steps)
         self.questions.append(Question(position, tracer.variable, kind, answer, there))
         return answer
@@ -77,22 +78,22 @@ class _Rehearsing(StageTrace):
 
 @attrs.frozen(eq=False)
 class Rehearsal:
-    """The steps, questions and results of such a run.
+    """The steps, guards and results of a trial run.
 
     Attributes
     ----------
     inputs
-        The variables of the leaves that were given.
+        The variables of the given leaves.
     steps, questions
-        What was done and asked.
+        The steps and guards.
     lifted
-        The values from around the function that it has used, and the variables that stand for them.
+        The captured values that were used, by the variables that represent them.
     outputs
-        The leaves of the result: variables, and what is none.
+        The leaves of the result: variables and constants.
     structure
-        The result's.
+        The tree structure of the result.
     held
-        What has to stay, for states to be told apart.
+        Objects that must stay alive while states are compared.
     """
 
     inputs: tuple[Variable, ...]
@@ -105,13 +106,13 @@ class Rehearsal:
 
 
 def _refuse_effect() -> None:
-    raise NoBodyError("it has an effect")
+    raise NoBodyError("it has a side effect")
 
 
 def rehearse(
     f: Callable[[list[Any]], Any], leaves: Sequence[Any], examples: Mapping[int, Any]
 ) -> Rehearsal:
-    """Run a function of leaves, which are plain values.
+    """Run a function of leaves on plain values, and record the run.
 
     Parameters
     ----------
@@ -120,12 +121,12 @@ def rehearse(
     leaves
         Arrays and numbers.
     examples
-        Plain values for some of those around the function, by their addresses.
+        Plain values for some of the captured values, by their ids.
 
     Raises
     ------
     NoBodyError
-        If it cannot be repeated without Python.
+        If the run cannot be repeated without Python.
     """
     trace = _Rehearsing(f, examples)
     inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
@@ -139,7 +140,7 @@ def rehearse(
     finally:
         capturing.reset(token)
         trace.base = None
-        trace.frames.clear()  # whose variables have the trace
+        trace.frames.clear()  # their variables refer to the trace
     if trace.obstacle or trace.abandoned:
         raise NoBodyError(trace.obstacle)
     found, structure = tree.flatten(out)

@@ -10,6 +10,7 @@ from fdbr.distributed.arguments import communicator_of, root_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.objects import broadcast_object
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.data.batches import Batches
 from fdbr.train.data.prefetching.prefetch import Ahead
 from fdbr.train.data.streams import Stream
@@ -21,6 +22,7 @@ _RANKS = 0x72616E6B
 """Folded in before the rank, so that nobody's epochs, steps or layers have the same key."""
 
 
+@public("fdbr.distributed")
 def fold_in_rank(key: Any, comm: Communicator) -> Any:
     """The key of this rank, for draws that must differ between ranks.
 
@@ -60,6 +62,7 @@ def fold_in_rank(key: Any, comm: Communicator) -> Any:
     return random.fold_in(random.fold_in(key, _RANKS), comm.rank)
 
 
+@public("fdbr.distributed")
 def synchronized(x: Any, comm: Communicator, root: int = 0) -> Any:
     """A key, or batches with a key, as one rank has it, on all ranks.
 

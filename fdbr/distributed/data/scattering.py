@@ -10,6 +10,7 @@ from fdbr.core.array_modules import lock
 from fdbr.distributed.arguments import communicator_of, root_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.objects import all_gather_object, receive_object, send_object
+from fdbr.errors.public import public
 from fdbr.train.data.reading import count_of, examples_of, has_rows, take
 from fdbr.train.data.sequences import Subset, View
 
@@ -18,6 +19,7 @@ __all__ = ["empty_dataset", "scatter_dataset"]
 _NAME = "fdbr.distributed.scatter_dataset"
 
 
+@public("fdbr.distributed")
 def scatter_dataset(
     dataset: Any,
     comm: Communicator,
@@ -144,6 +146,7 @@ class Empty(View):
         return ()
 
 
+@public("fdbr.distributed")
 def empty_dataset(dataset: Any, comm: Communicator | None = None, root: int = 0) -> Any:
     """A dataset of as many examples as another, each of them an empty tuple.
 

@@ -12,6 +12,7 @@ from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.errors import RankFailedError
 from fdbr.distributed.objects import broadcast_object
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.data.parts import part_of
 from fdbr.train.loop.sources import Feed, feed_of
 
@@ -20,6 +21,7 @@ __all__ = ["broadcast_batches", "share"]
 _SHARE, _BROADCAST = "fdbr.distributed.share", "fdbr.distributed.broadcast_batches"
 
 
+@public("fdbr.distributed")
 def share(batches: Any, comm: Communicator) -> Any:
     """The share of one rank of the same global batches.
 
@@ -69,6 +71,7 @@ def share(batches: Any, comm: Communicator) -> Any:
     return part_of(_SHARE, batches, comm.rank, comm.size)
 
 
+@public("fdbr.distributed")
 def broadcast_batches(batches: Any, comm: Communicator, root: int = 0) -> Any:
     """The batches of one rank, on all ranks: the others read none.
 

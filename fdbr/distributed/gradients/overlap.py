@@ -18,10 +18,11 @@ from fdbr.distributed.gradients.buckets import EARLY_BYTES, bucket_bytes_of, buc
 from fdbr.distributed.gradients.early import complete
 from fdbr.distributed.gradients.steps import begin_bucket, begin_round, programs_around, wait_for
 from fdbr.distributed.gradients.weights import factor_of, weight_of
+from fdbr.errors.public import public
 from fdbr.pytrees.structure import flatten, is_inexact, structure, unflatten
 from fdbr.transforms import vjp
 from fdbr.transforms.argnums import Inputs
-from fdbr.transforms.cotangent_avals import Kind
+from fdbr.transforms.cotangent_avals import CotangentAval
 from fdbr.transforms.vjp import value_and_grad as value_and_own_grad
 from fdbr.transforms.vjp import with_gradient
 
@@ -30,6 +31,7 @@ __all__ = ["value_and_grad"]
 _NAME = "value_and_grad"
 
 
+@public("fdbr.distributed")
 def value_and_grad(
     f: Callable[..., Any],
     comm: Communicator,
@@ -189,7 +191,7 @@ class _Begun:
         return wait_for(self._around, number, leaves)
 
 
-def _bytes(kind: Kind) -> int:
+def _bytes(kind: CotangentAval) -> int:
     return math.prod(kind.shape) * int(kind.dtype.itemsize)
 
 

@@ -17,12 +17,11 @@ from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.core.array_modules import array_module, copy_of, lock
 from fdbr.core.collective_log import met, note_meeting
 from fdbr.core.effects import before_effect, effects_are_had
-from fdbr.core.primitive import Primitive
+from fdbr.core.primitive import Facts, Primitive
 from fdbr.core.tracer import Trace, running
 from fdbr.distributed.gradients.averaging import Averaging
 from fdbr.distributed.gradients.rounds import Round
 from fdbr.distributed.primitives import RecordedError
-from fdbr.transforms.custom_call import taken_off
 
 __all__ = ["begin_bucket", "begin_round", "programs_around", "wait_for"]
 
@@ -78,7 +77,7 @@ def _noted(
         did: Sequence[Any] = _DONE[primitive.name](*args, **params)
         return did
     top: Any = around[-1]
-    outs = _noted(around[:-1], primitive, tuple(taken_off(top, args)[0]), params)
+    outs = _noted(around[:-1], primitive, tuple(top.unwrap(args)[0]), params)
     noted: Sequence[Any] = top.noted(primitive, args, params, tuple(outs))
     return noted
 
@@ -161,8 +160,6 @@ _DONE: dict[str, Callable[..., Sequence[Any]]] = {
     "wait_for_average": _wait,
 }
 _ROUND, _BUCKET, _WAIT = (
-    Primitive(
-        name, "effect", _value(do), None, None, None, effect=True, meeting=True, registered=False
-    )
+    Primitive(name, "effect", _value(do), None, None, None, Facts(effect=True, collective=True))
     for name, do in _DONE.items()
 )

@@ -8,6 +8,7 @@ from fdbr.distributed.gradients.averaging import Averaging, averaged
 from fdbr.distributed.gradients.background import Background
 from fdbr.distributed.gradients.buckets import BUCKET_BYTES, bucket_bytes_of
 from fdbr.distributed.gradients.buffering import Average, begun, nothing
+from fdbr.errors.public import public
 from fdbr.pytrees.structure import flatten, unflatten
 from fdbr.train.optim.base import EmptyState, GradientTransformation
 from fdbr.train.optim.fitting import check_state
@@ -18,6 +19,7 @@ __all__ = ["DoubleBufferingState", "average_gradients"]
 _NAME = "average_gradients"
 
 
+@public("fdbr.distributed")
 @frozen
 class DoubleBufferingState:
     """The state of `average_gradients` with double buffering.
@@ -31,6 +33,7 @@ class DoubleBufferingState:
     average: Any
 
 
+@public("fdbr.distributed")
 def average_gradients(
     comm: Communicator,
     *,

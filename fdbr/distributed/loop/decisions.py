@@ -7,6 +7,7 @@ from fdbr.distributed.arguments import communicator_of, root_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.errors import DistributedError
 from fdbr.distributed.objects import all_gather_object, broadcast_object
+from fdbr.errors.public import public
 from fdbr.train.loop.endings import unless_ended
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
@@ -16,6 +17,7 @@ from fdbr.train.triggers.base import Condition, Trigger, as_trigger
 __all__ = ["agreed", "apart", "until"]
 
 
+@public("fdbr.distributed")
 def agreed(trigger: Condition, comm: Communicator, root: int = 0) -> Trigger:
     """A trigger that fires on all ranks where it does on one of them.
 
@@ -60,6 +62,7 @@ def agreed(trigger: Condition, comm: Communicator, root: int = 0) -> Trigger:
     return Trigger(update, own.init, f"agreed({own.label})")
 
 
+@public("fdbr.distributed")
 def until(trigger: Condition, comm: Communicator, root: int = 0, name: str = "until") -> Stage:
     """A stage that ends a run on all ranks after the same iteration.
 

@@ -7,6 +7,7 @@ from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.loop.means import plain, together
 from fdbr.distributed.objects import all_gather_object
+from fdbr.errors.public import public
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.stages.averages import means
 from fdbr.train.stages.evaluation import adding, check_functions, evaluated_feed, sums_of
@@ -17,6 +18,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["evaluate"]
 
 
+@public("fdbr.distributed")
 def evaluate(
     metrics_of_state: Callable[[Any, Any], Mapping[str, Any]],
     comm: Communicator,

@@ -10,6 +10,7 @@ from fdbr.distributed.loop.decisions import apart
 from fdbr.distributed.loop.means import plain, together
 from fdbr.distributed.objects import all_gather_object
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.averages import Sums, means, with_batch
 from fdbr.train.stages.keeping import due
@@ -23,6 +24,7 @@ SUMMED = "summed over ranks"
 """The key of what a rank keeps, and has to be added up where the number of ranks changes."""
 
 
+@public("fdbr.distributed")
 def aggregate(
     comm: Communicator,
     every: Condition = each_iteration,

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from fdbr.distributed.arguments import root_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.piping import Stage, closing, pipe
 
 __all__ = ["on_root"]
 
 
+@public("fdbr.distributed")
 def on_root(comm: Communicator, *stages: Stage, root: int = 0) -> Stage:
     """Stages that only one rank has: logs, plots, displays.
 

@@ -12,6 +12,7 @@ from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.objects import all_gather_object, receive_object, send_object
 from fdbr.distributed.parallel.forms import form_of, zeros_of
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.tree import frozen, static
 
 __all__ = ["MultiNodeSequential"]
@@ -27,6 +28,7 @@ class _Wire:
     targets: tuple[int, ...]
 
 
+@public("fdbr.distributed")
 @frozen
 class MultiNodeSequential(nn.Layer):
     """Components of a model, each on one rank, that are called in order on each.

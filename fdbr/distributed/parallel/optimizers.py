@@ -9,12 +9,14 @@ from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.gradients.weights import factor_of, weighted_there
 from fdbr.distributed.parallel.elementwise import check_divisible
 from fdbr.distributed.parallel.parts import all_of, own_part, reduced, whole_of
+from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import in_parts
 from fdbr.train.optim.base import Optimizer
 
 __all__ = ["sharded"]
 
 
+@public("fdbr.distributed")
 def sharded(optimizer: Optimizer, comm: Communicator, *, stage: int = 2) -> Optimizer:
     r"""Divide the state of an optimizer among the ranks, which average their gradients: ZeRO.
 

@@ -8,12 +8,14 @@ from fdbr import tree
 from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.parallel.parts import all_of, own_part, whole_of
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.tree import frozen, static
 
 __all__ = ["Shard", "gather_params", "shard_params", "shards"]
 
 
+@public("fdbr.distributed")
 @frozen
 class Shard:
     """One rank's part of an array.
@@ -34,6 +36,7 @@ class Shard:
     shape: tuple[int, ...] = static()
 
 
+@public("fdbr.distributed")
 def shard_params(params: Any, comm: Communicator) -> Any:
     """Cut this rank's part out of every parameter (ZeRO stage 3).
 
@@ -72,6 +75,7 @@ def shard_params(params: Any, comm: Communicator) -> Any:
     )
 
 
+@public("fdbr.distributed")
 def gather_params(sharded: Any, comm: Communicator, op: str = "mean") -> Any:
     """Put parameters together of all ranks' parts; differentiable.
 

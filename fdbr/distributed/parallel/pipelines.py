@@ -13,12 +13,14 @@ from fdbr.distributed.parallel.forms import form_of, zeros_of
 from fdbr.distributed.parallel.schedules import FORWARD, Schedule, schedule
 from fdbr.distributed.parallel.shards import bounds
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 
 __all__ = ["pipeline"]
 
 _FORWARD_TAG, _BACKWARD_TAG, _FORM_TAG = 101, 102, 103
 
 
+@public("fdbr.distributed")
 def pipeline(
     stage: Callable[[Any, Any], Any],
     loss: Callable[[Any, Any], Any],

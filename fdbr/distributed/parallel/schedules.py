@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 
 __all__ = ["Schedule", "Timeline", "schedule"]
 
@@ -12,6 +13,7 @@ FORWARD, BACKWARD = "forward", "backward"
 Task = tuple[str, int]
 
 
+@public("fdbr.distributed")
 @attrs.frozen
 class Timeline:
     """The times of what each rank does, if each task takes as long as it is said to.
@@ -31,6 +33,7 @@ class Timeline:
     bubble: float
 
 
+@public("fdbr.distributed")
 @attrs.frozen
 class Schedule:
     """The tasks of each rank of a pipeline, in its order.
@@ -142,6 +145,7 @@ class Schedule:
         figure.savefig(path)
 
 
+@public("fdbr.distributed")
 def schedule(name: str, stages: int, micro_batches: int) -> Schedule:
     """The schedule of a pipeline, as a value.
 

@@ -8,10 +8,12 @@ from fdbr import nn, tree
 from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.parallel.tensor import TensorAttention, TensorEmbed, TensorLinear
+from fdbr.errors.public import public
 
 __all__ = ["shard", "unshard"]
 
 
+@public("fdbr.distributed")
 def shard(layer: Any, comm: Communicator, *, split: str | None = None, whole: bool = False) -> Any:
     """Cut this rank's part out of a layer that all ranks have.
 
@@ -72,6 +74,7 @@ def shard(layer: Any, comm: Communicator, *, split: str | None = None, whole: bo
     )
 
 
+@public("fdbr.distributed")
 def unshard(model: Any) -> Any:
     """Put the parts of all ranks together: the model with whole layers, on all ranks.
 

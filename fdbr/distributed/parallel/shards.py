@@ -15,10 +15,12 @@ from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.primitives import communicate
 from fdbr.distributed.structures import text_of
+from fdbr.errors.public import public
 
 __all__ = ["bounds", "cut", "from_shards", "joined", "maximum", "to_shards"]
 
 
+@public("fdbr.distributed")
 def to_shards(x: Any, comm: Communicator) -> Any:
     """Hand what all ranks have alike to parts of a model that differ from rank to rank.
 
@@ -59,6 +61,7 @@ def to_shards(x: Any, comm: Communicator) -> Any:
     return _moved("to_shards", "", x, comm)
 
 
+@public("fdbr.distributed")
 def from_shards(x: Any, comm: Communicator) -> Any:
     """Add what the ranks' parts of a model give: the sum is the same on all ranks.
 

@@ -10,6 +10,7 @@ from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.parallel.shards import bounds, cut, from_shards, joined, maximum, to_shards
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.attention.heads import heads_apart, heads_together
 from fdbr.nn.dropout import needed_key
 from fdbr.transforms.vjp import stop_gradient
@@ -18,6 +19,7 @@ from fdbr.tree import frozen, static
 __all__ = ["TensorAttention", "TensorEmbed", "TensorLinear", "tensor_softmax_cross_entropy"]
 
 
+@public("fdbr.distributed")
 @frozen
 class TensorLinear(nn.Layer):
     """A fully connected layer of which each rank has some columns' or some rows' part.
@@ -147,6 +149,7 @@ class TensorLinear(nn.Layer):
         return y if self.bias is None else y + self.bias
 
 
+@public("fdbr.distributed")
 @frozen
 class TensorEmbed(nn.Layer):
     """A table of vectors of which each rank has some of the rows.
@@ -261,6 +264,7 @@ class TensorEmbed(nn.Layer):
         return ops.linear(to_shards(x, self.comm), self.weight, None)
 
 
+@public("fdbr.distributed")
 @frozen
 class TensorAttention(nn.Layer):
     """Multi-head attention of which each rank has some of the heads.
@@ -422,6 +426,7 @@ class TensorAttention(nn.Layer):
         return self.out_proj(heads_together(seen))
 
 
+@public("fdbr.distributed")
 def tensor_softmax_cross_entropy(
     logits: Any,
     labels: Any,

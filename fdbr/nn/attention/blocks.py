@@ -1,4 +1,4 @@
-"""Blocks of vision transformers and of today's language models, which begin with their norms."""
+"""Pre-norm blocks of vision transformers and of language models."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import integer, name_of
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.grouped import GroupedQueryAttention
@@ -23,6 +24,7 @@ from fdbr.tree import frozen, static
 __all__ = ["DecoderBlock", "GatedMLP", "ViTBlock"]
 
 
+@public("fdbr.nn")
 @frozen
 class ViTBlock(Composite):
     """The encoder block of vision transformers.
@@ -39,7 +41,7 @@ class ViTBlock(Composite):
     mlp
         `Sequential` of `Linear`, GELU, `Dropout`, `Linear` and `Dropout`.
     dropout
-        The rate behind attention.
+        The dropout rate after attention.
 
     >>> import fdbr
     >>> layer = fdbr.nn.ViTBlock.init(fdbr.random.key(0), 8, 2, 16)
@@ -72,22 +74,22 @@ class ViTBlock(Composite):
         activation: str | Callable[[Any], Any] = ops.gelu,
         dtype: Any = np.float32,
     ) -> Self:
-        """A block with fresh parameters.
+        """Return a block with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         hidden_dim
             The width of the input and the output.
         num_heads
-            How many heads there are; it divides ``hidden_dim``.
+            The number of heads; it divides ``hidden_dim``.
         mlp_dim
             The width inside the perceptron.
         dropout, attention_dropout
-            The rates at which elements, and weights of attention, are left out in training.
+            The dropout rates of elements and of attention weights in training.
         eps
-            What is added to the variance in the norms.
+            A small number that is added to the variance in the norms.
         activation
             A function, or its name.
         dtype
@@ -96,7 +98,7 @@ class ViTBlock(Composite):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, ``num_heads`` does not divide ``hidden_dim``, or a
+            If a size is not a positive integer, ``num_heads`` does not divide ``hidden_dim``, or a
             rate is not in [0, 1).
         """
         where = "fdbr.nn.ViTBlock.init"
@@ -121,6 +123,7 @@ class ViTBlock(Composite):
         return x + of.mlp(of.ln_2(x))
 
 
+@public("fdbr.nn")
 @frozen
 class GatedMLP(Composite):
     """``down_proj(activation(gate_proj(x)) * up_proj(x))``: SwiGLU, GEGLU and their kin.
@@ -157,12 +160,12 @@ class GatedMLP(Composite):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         features, hidden_features
             The widths of the input and output, and inside.
         activation
@@ -177,7 +180,7 @@ class GatedMLP(Composite):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer.
+            If a size is not a positive integer.
         """
         function = activation_of("fdbr.nn.GatedMLP.init", activation)
         keys = random.split(key, 3)
@@ -192,12 +195,14 @@ class GatedMLP(Composite):
         return of.down_proj(self.activation(of.gate_proj(x)) * of.up_proj(x))
 
 
+@public("fdbr.nn")
 @frozen
 class DecoderBlock(Composite):
-    """The block of today's language models: RMS norms, grouped queries, rotations, a gated MLP.
+    """The block of current language models: RMS norms, grouped-query attention, a gated MLP.
 
-    Touvron et al., *LLaMA: open and efficient foundation language models*, 2023; names are its
-    own: ``x + self_attn(input_layernorm(x))``, and to that ``mlp(post_attention_layernorm(...))``.
+    Touvron et al., *LLaMA: open and efficient foundation language models*, 2023; the names are
+    Llama's: ``x + self_attn(input_layernorm(x))``, and to that
+    ``mlp(post_attention_layernorm(...))``.
 
     Attributes
     ----------
@@ -233,32 +238,32 @@ class DecoderBlock(Composite):
         dtype: Any = np.float32,
         **settings: Any,
     ) -> Self:
-        """A block with fresh parameters.
+        """Return a block with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         embed_dim
             The width of the input and the output.
         num_heads, num_kv_heads
-            How many heads of queries, and of keys and values, there are.
+            The numbers of heads of queries, and of keys and values.
         hidden_features
             The width inside the perceptron; by default ``8 / 3`` of ``embed_dim``, rounded up to
             a multiple of 8.
         activation
             A function, or its name.
         eps
-            What is added to the mean square in the norms.
+            A small number that is added to the mean square in the norms.
         dtype
             The dtype of the parameters.
         settings
-            Those of `GroupedQueryAttention.init`.
+            Further settings of `GroupedQueryAttention.init`.
 
         Raises
         ------
         TypeError, ValueError
-            As there.
+            As for `GroupedQueryAttention.init`.
         """
         one, two = random.split(key)
         attention = GroupedQueryAttention.init(
@@ -278,7 +283,7 @@ class DecoderBlock(Composite):
         positions: Any = None,
         cache: KeyValueCache | None = None,
     ) -> Any:
-        """The output, of the shape of the input; with a cache beside the next one.
+        """Return the output, which has the shape of the input; with a cache, also the next cache.
 
         Parameters
         ----------
@@ -308,14 +313,14 @@ class DecoderBlock(Composite):
         causal: bool = True,
         positions: Any = None,
     ) -> tuple[Any, Self]:
-        """The output in training, and the block of the layers' successors.
+        """Return the output in training, and the block of the layers' successors.
 
         Parameters
         ----------
         x, mask, causal, positions
             As in a call.
         key
-            A key of `fdbr.random`; it may be `None` if nothing is left out.
+            A random key; it may be `None` without dropout.
         """
         return self._trained(key, x, mask=mask, causal=causal, positions=positions)
 

@@ -1,4 +1,4 @@
-"""Keys and values that attention has seen already, as a value that is handed on."""
+"""Caches of attention: immutable keys and values of the positions so far."""
 
 from typing import Any, Self
 
@@ -8,6 +8,7 @@ from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.nn.attention.weights import combine_masks
 from fdbr.tree import buffer, frozen
@@ -15,20 +16,21 @@ from fdbr.tree import buffer, frozen
 __all__ = ["KeyValueCache"]
 
 
+@public("fdbr.nn")
 @frozen
 class KeyValueCache:
-    """The keys and values of the places so far, for a model that goes on place by place.
+    """The keys and values of the positions so far, for decoding position by position.
 
-    An attention layer that is given one returns, beside what the queries see, the cache that holds
-    their keys and values, too; the one given stays what it was.  What is computed with caches is
-    what would be computed of the whole sequence at once, with ``causal=True``.
+    An attention layer that is called with a cache returns its output and a new cache that also
+    holds the new keys and values; the given cache is not changed.  The outputs equal those of the
+    whole sequence with ``causal=True``.
 
     Attributes
     ----------
     keys, values
-        Shape ``(*batch, heads, length, width)``; what lies behind ``position`` means nothing.
+        Shape ``(*batch, heads, length, width)``; elements from ``position`` on have no meaning.
     position
-        How many places are taken, an integer.
+        The number of positions filled, an integer.
 
     >>> import fdbr
     >>> import numpy as np
@@ -56,16 +58,16 @@ class KeyValueCache:
         value_width: int | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """An empty cache.
+        """Return an empty cache.
 
         Parameters
         ----------
         batch
-            How many sequences there are, or the shape of them; ``()`` for one without that axis.
+            The batch size or shape; ``()`` for a single sequence without a batch axis.
         length
-            How many places there are.
+            The number of positions that the cache can hold.
         heads
-            How many heads of keys and values.
+            The number of heads of keys and values.
         width
             The width of a key, and of a value where ``value_width`` is not given.
         value_width
@@ -76,20 +78,20 @@ class KeyValueCache:
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer.
+            If a size is not a positive integer.
         """
         where = "fdbr.nn.KeyValueCache.init"
         lead = batch if isinstance(batch, tuple) else (batch,)
         lead = tuple(integer(where, "batch", n, least=0) for n in lead)
-        places = integer(where, "length", length, least=1)
-        shape = *lead, integer(where, "heads", heads, least=1), places
+        positions = integer(where, "length", length, least=1)
+        shape = *lead, integer(where, "heads", heads, least=1), positions
         width = integer(where, "width", width, least=1)
         other = width if value_width is None else integer(where, "value_width", value_width, 1)
         keys, values = (lock(np.zeros((*shape, n), dtype)) for n in (width, other))
         return cls(keys, values, lock(np.zeros((), np.int64)))
 
     def update(self, keys: Any, values: Any) -> Self:
-        """The cache with more keys and values behind those so far.
+        """Return the cache with keys and values appended.
 
         Parameters
         ----------
@@ -99,7 +101,7 @@ class KeyValueCache:
         Raises
         ------
         ValueError
-            If the shapes do not fit, or there are not so many places left.
+            If the shapes do not fit, or too few positions are left.
         """
         for name, new, old in (("keys", keys, self.keys), ("values", values, self.values)):
             if _others(new.shape) != _others(old.shape):
@@ -128,7 +130,7 @@ class KeyValueCache:
         )
 
     def known_position(self) -> int | None:
-        """The position as a number, or `None` where it is not known yet, as in `fdbr.jit`."""
+        """Return the position as a number, or `None` if it is traced, as in `fdbr.jit`."""
         return None if is_traced(self.position) else int(self.position)
 
     def attend(
@@ -141,31 +143,31 @@ class KeyValueCache:
         scale: float | None = None,
         window: int | None = None,
     ) -> tuple[Any, Self]:
-        """The attention of the next places to themselves and those before, and the next cache.
+        """Attend from the next positions to themselves and all before; returns also the next cache.
 
         Parameters
         ----------
         query
             Shape ``(*batch, query heads, count, width)``; keys and values may have fewer heads.
         keys, values
-            Shape ``(*batch, heads, count, width)``, of the same places.
+            Shape ``(*batch, heads, count, width)``, of the same positions.
         mask
-            What broadcasts to ``(*batch, query heads, count, length)``, with a column for each
-            place of the cache: as in `ops.scaled_dot_product_attention`.
+            An array that broadcasts to ``(*batch, query heads, count, length)``, with a column for
+            each position of the cache: as in `ops.scaled_dot_product_attention`.
         scale
-            As there.
+            As in `ops.scaled_dot_product_attention`.
         window
-            How many places before its own a query sees; all by default.
+            How many positions before its own a query sees; all by default.
 
         Returns
         -------
         tuple
-            An array like ``query``, of the width of the values, and the cache of all places.
+            An array like ``query`` with the width of the values, and the cache of all positions.
 
         Raises
         ------
         ValueError
-            If the shapes do not fit, or there are not so many places left.
+            If the shapes do not fit, or too few positions are left.
         """
         cache, count = self.update(keys, values), query.shape[-2]
         length, end = self.keys.shape[-2], cache.known_position()
@@ -178,16 +180,16 @@ class KeyValueCache:
                         f"{length} places of the cache, got {describe(mask)}"
                     )
                 )
-        if end is not None:  # what is not there yet need not be computed
+        if end is not None:  # positions that are not filled yet are left out
             mask = mask if mask is None or mask.shape[-1] == 1 else mask[..., :end]
         causal = end == count and window is None
         keys, values = cache.keys[..., :end, :], cache.values[..., :end, :]
         if not causal and (end is None or count > 1 or window is not None):
             xp = array_module(self.keys)
-            place = xp.arange(count)[:, None] + self.position
+            position = xp.arange(count)[:, None] + self.position
             others = xp.arange(keys.shape[-2])
-            past = others <= place
-            past = past if window is None else past & (others >= place - window)
+            past = others <= position
+            past = past if window is None else past & (others >= position - window)
             mask = combine_masks(mask, past)
         grouped = query.ndim > 2 and query.shape[-3] != keys.shape[-3]
         seen = ops.scaled_dot_product_attention(

@@ -1,4 +1,4 @@
-"""Tables whose rows stand for integers, and for places in a sequence."""
+"""Embedding tables, for integers and for positions in a sequence."""
 
 from typing import Any, Self
 
@@ -8,6 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.ops.dtypes import is_traced
@@ -16,6 +17,7 @@ from fdbr.tree import buffer, frozen, static
 __all__ = ["Embed", "PositionalEmbedding", "SinusoidalEmbedding"]
 
 
+@public("fdbr.nn")
 @frozen
 class Embed(Layer):
     """A table of vectors, one for each of the integers ``0 … num_embeddings - 1``.
@@ -52,18 +54,18 @@ class Embed(Layer):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A table of fresh vectors.
+        """Return a table of fresh vectors.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         num_embeddings
-            How many rows the table has.
+            The number of rows of the table.
         features
-            How long each is.
+            The length of each row.
         padding_idx
-            A row that is zeros, and is not trained.
+            A row of zeros, which is not trained.
         ignore_label
             An integer that gives zeros.
         weight_init
@@ -74,7 +76,7 @@ class Embed(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or ``padding_idx`` is no row.
+            If a size is not a positive integer, or ``padding_idx`` is out of range.
         """
         where = "fdbr.nn.Embed.init"
         count = integer(where, "num_embeddings", num_embeddings, least=1)
@@ -95,19 +97,19 @@ class Embed(Layer):
         return cls(weight, padding_idx, ignore_label)
 
     def __call__(self, x: Any) -> Any:
-        """The rows of shape ``x.shape + (features,)`` for integers ``x``.
+        """Look up the rows for integers ``x``; the result has shape ``x.shape + (features,)``.
 
         Raises
         ------
         TypeError, ValueError
-            If ``x`` holds other numbers than integers, or such as the table does not have.
+            If ``x`` does not hold integers, or one is out of range.
         """
         return ops.embed(
             self.weight, x, padding_idx=self.padding_idx, ignore_label=self.ignore_label
         )
 
     def attend(self, x: Any) -> Any:
-        """The product of each vector with each row: the logits of a model whose tables are tied.
+        """Return the dot product of each vector with each row: logits with tied embeddings.
 
         Parameters
         ----------
@@ -122,14 +124,15 @@ class Embed(Layer):
         Raises
         ------
         ValueError
-            If ``x`` does not end in an axis of that length.
+            If ``x`` has another last length.
         """
         return ops.linear(x, self.weight)
 
 
+@public("fdbr.nn")
 @frozen
 class PositionalEmbedding(Layer):
-    """A trained vector for each place in a sequence, which is added to what is there.
+    """A trained vector for each position in a sequence, which is added to the input.
 
     Attributes
     ----------
@@ -155,16 +158,16 @@ class PositionalEmbedding(Layer):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A table of fresh vectors.
+        """Return a table of fresh vectors.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         length
-            How many places there are.
+            The number of positions.
         features
-            How long each vector is.
+            The length of each vector.
         weight_init
             ``init(key, shape, dtype)``; by default normal numbers of standard deviation 0.02.
         dtype
@@ -173,32 +176,33 @@ class PositionalEmbedding(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer.
+            If a size is not a positive integer.
         """
         shape = _sizes("PositionalEmbedding", length, features)
         return cls((weight_init or initializers.normal(0.02))(key, shape, dtype))
 
     def __call__(self, x: Any, *, offset: Any = 0) -> Any:
-        """``x``, of shape ``(..., length, features)``, and the vectors of its places.
+        """Add the vectors of its positions to ``x``, of shape ``(..., length, features)``.
 
         Parameters
         ----------
         x
-            Vectors, of which there are no more than places.
+            Vectors, at most as many as the table has rows.
         offset
-            The place of the first one: an integer.
+            The position of the first vector, an integer.
 
         Raises
         ------
         ValueError
-            If there is a place beyond the table, or the vectors are of another length.
+            If a position is beyond the table, or the vectors have another length.
         """
         return _placed_at(self, x, self.weight, offset)
 
 
+@public("fdbr.nn")
 @frozen
 class SinusoidalEmbedding(Layer):
-    """Sines and cosines of each place in a sequence, which are added to what is there.
+    """Sines and cosines of each position in a sequence, which are added to the input.
 
     Vaswani et al., *Attention is all you need*, NIPS 2017; see `ops.sinusoidal_embedding`.
 
@@ -226,45 +230,45 @@ class SinusoidalEmbedding(Layer):
         base: float = 10_000.0,
         dtype: Any = np.float32,
     ) -> Self:
-        """The table.
+        """Return a layer with the computed table.
 
         Parameters
         ----------
         key
-            A key, which is not used and may be `None`.
+            A random key, which is not used and may be `None`.
         length
-            How many places there are.
+            The number of positions.
         features
-            How long each vector is: an even number.
+            The length of each vector: an even number.
         base
-            A positive number: the longest wave is ``2 pi * base`` places long.
+            A positive number: the longest wavelength is ``2 pi * base`` positions.
         dtype
             The dtype of the table.
 
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or ``features`` is odd.
+            If a size is not a positive integer, or ``features`` is odd.
         """
         length, features = _sizes("SinusoidalEmbedding", length, features)
-        places = array_module(key).arange(length, dtype="float64")
-        table = ops.sinusoidal_embedding(places, features, base=base)
+        positions = array_module(key).arange(length, dtype="float64")
+        table = ops.sinusoidal_embedding(positions, features, base=base)
         return cls(lock(table.astype(dtype)))
 
     def __call__(self, x: Any, *, offset: Any = 0) -> Any:
-        """``x``, of shape ``(..., length, features)``, and the vectors of its places.
+        """Add the vectors of its positions to ``x``, of shape ``(..., length, features)``.
 
         Parameters
         ----------
         x
-            Vectors, of which there are no more than places.
+            Vectors, at most as many as the table has rows.
         offset
-            The place of the first one: an integer.
+            The position of the first vector, an integer.
 
         Raises
         ------
         ValueError
-            If there is a place beyond the table, or the vectors are of another length.
+            If a position is beyond the table, or the vectors have another length.
         """
         return _placed_at(self, x, self.table, offset)
 

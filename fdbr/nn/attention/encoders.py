@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import random, tree
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn.attention.memories import DecoderCache
 from fdbr.nn.attention.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.composite import Composite
@@ -16,8 +17,9 @@ from fdbr.tree import frozen
 __all__ = ["Transformer", "TransformerDecoder", "TransformerEncoder"]
 
 
+@public("fdbr.nn")
 class _Stack(Layer):
-    """Layers of one kind, and a norm behind them."""
+    """A stack of layers of one class, and an optional norm after them."""
 
     __slots__ = ()
 
@@ -42,25 +44,25 @@ class _Stack(Layer):
         dtype: Any = np.float32,
         **settings: Any,
     ) -> Self:
-        """A stack with fresh parameters.
+        """Return a stack with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         num_layers
-            How many layers there are.
+            The number of layers.
         d_model, nhead, dim_feedforward, layer_norm_eps, bias, dtype
             As in `TransformerEncoderLayer.init`.
         norm
-            Whether there is a norm behind the last layer.
+            Whether a norm follows the last layer.
         settings
-            Further ones of the layers: ``dropout``, ``activation``, ``norm_first``.
+            Further settings of the layers: ``dropout``, ``activation``, ``norm_first``.
 
         Raises
         ------
         TypeError, ValueError
-            As there.
+            As for `TransformerEncoderLayer.init`.
         """
         count = integer("fdbr.nn._Stack.init", "num_layers", num_layers, least=1)
         some = settings | {"layer_norm_eps": layer_norm_eps, "bias": bias, "dtype": dtype}
@@ -73,16 +75,16 @@ class _Stack(Layer):
         return cast(Self, made(layers, behind if norm else None))
 
     def __call__(self, x: Any, *memory: Any, **options: Any) -> Any:
-        """The output of the last layer, normalised.
+        """Return the normalised output of the last layer.
 
         Parameters
         ----------
         x
             Shape ``(*batch, length, d_model)``.
         memory
-            What each layer takes beside it.
+            Further inputs of each layer.
         options
-            The masks, which each layer gets.
+            The masks, which are passed to each layer.
 
         Raises
         ------
@@ -94,14 +96,14 @@ class _Stack(Layer):
         return x if self.norm is None else self.norm(x)
 
     def train(self, x: Any, *memory: Any, key: Any = None, **options: Any) -> tuple[Any, Self]:
-        """The output in training, and the stack of the layers' successors.
+        """Return the output in training, and the stack of the layers' successors.
 
         Parameters
         ----------
         x, memory, options
             As in a call.
         key
-            A key, of which each layer gets its own; it may be `None` if none leaves anything out.
+            A random key, which is split among the layers; it may be `None` if no layer has dropout.
         """
         count = len(self.layers)
         keys = [None] * count if key is None or not count else random.split(key, count)
@@ -114,6 +116,7 @@ class _Stack(Layer):
         return x, tree.replace(self, layers=tuple(successors))
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerEncoder(_Stack):
     """Encoder layers, one after the other.
@@ -125,7 +128,7 @@ class TransformerEncoder(_Stack):
     layers
         `TransformerEncoderLayer`.
     norm
-        A `LayerNorm` behind them, or `None`.
+        A `LayerNorm` after them, or `None`.
 
     >>> import fdbr
     >>> encoder = fdbr.nn.TransformerEncoder.init(fdbr.random.key(0), 2, 8, 4, 16)
@@ -140,6 +143,7 @@ class TransformerEncoder(_Stack):
     _kind: ClassVar[Any] = TransformerEncoderLayer
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerDecoder(_Stack):
     """Decoder layers, one after the other, which all attend to one memory.
@@ -151,7 +155,7 @@ class TransformerDecoder(_Stack):
     layers
         `TransformerDecoderLayer`.
     norm
-        A `LayerNorm` behind them, or `None`.
+        A `LayerNorm` after them, or `None`.
 
     >>> import fdbr
     >>> decoder = fdbr.nn.TransformerDecoder.init(fdbr.random.key(0), 2, 8, 4, 16)
@@ -173,23 +177,23 @@ class TransformerDecoder(_Stack):
         cache: tuple[DecoderCache, ...] | None = None,
         **options: Any,
     ) -> Any:
-        """The output of the last layer, normalised; with a cache, beside the next one.
+        """Return the normalised output of the last layer; with a cache, also the next cache.
 
         Parameters
         ----------
         x
             Shape ``(*batch, length, d_model)``.
         memory
-            What each layer attends to; a cache has it already.
+            The memory that each layer attends to; it is omitted with a cache, which holds it.
         cache
-            What `cache` or the call before gave.
+            The caches that `cache` or the previous call returned.
         options
-            The masks, which each layer gets.
+            The masks, which are passed to each layer.
 
         Raises
         ------
         ValueError
-            If the shapes do not fit, or there is neither memory nor cache, or both.
+            If the shapes do not fit, or not exactly one of memory and cache is given.
         """
         if cache is None:
             return _Stack.__call__(self, x, memory, **options)
@@ -200,26 +204,27 @@ class TransformerDecoder(_Stack):
         return x if self.norm is None else self.norm(x), tuple(caches)
 
     def cache(self, memory: Any, length: int) -> tuple[DecoderCache, ...]:
-        """Empty caches, one for each layer, with its keys and values of a memory.
+        """Return empty caches, one for each layer, with the layer's keys and values of a memory.
 
         Parameters
         ----------
         memory
-            Shape ``(*batch, places, d_model)``.
+            Shape ``(*batch, positions, d_model)``.
         length
-            How many places the decoder may take.
+            The number of positions that the caches can hold.
 
         Raises
         ------
         TypeError, ValueError
-            If the memory has another width, or ``length`` is no positive integer.
+            If the memory has another width, or ``length`` is not a positive integer.
         """
         return tuple(layer.cache(memory, length) for layer in self.layers)
 
 
+@public("fdbr.nn")
 @frozen
 class Transformer(Composite):
-    """An encoder, and a decoder that attends to what it gives.
+    """An encoder, and a decoder that attends to the encoder's output.
 
     Names and defaults are those of ``torch.nn.Transformer``, with ``batch_first=True``.
 
@@ -251,23 +256,23 @@ class Transformer(Composite):
         dim_feedforward: int = 2048,
         **settings: Any,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         d_model, nhead, dim_feedforward
             As in `TransformerEncoderLayer.init`.
         num_encoder_layers, num_decoder_layers
-            How many layers there are.
+            The number of layers.
         settings
-            The others of `TransformerEncoderLayer.init`.
+            Further settings of `TransformerEncoderLayer.init`.
 
         Raises
         ------
         TypeError, ValueError
-            As there.
+            As for `TransformerEncoderLayer.init`.
         """
         one, two = random.split(key)
         sizes = d_model, nhead, dim_feedforward
@@ -277,12 +282,12 @@ class Transformer(Composite):
         )
 
     def __call__(self, src: Any, tgt: Any, **options: Any) -> Any:
-        """The output, of the shape of ``tgt``.
+        """Return the output, which has the shape of ``tgt``.
 
         Parameters
         ----------
         src, tgt
-            Shapes ``(*batch, places, d_model)`` and ``(*batch, length, d_model)``.
+            Shapes ``(*batch, positions, d_model)`` and ``(*batch, length, d_model)``.
         options
             The decoder's masks, under the names of `TransformerDecoderLayer`; and the encoder's
             ``src_mask``, ``src_key_padding_mask`` and ``src_is_causal``.
@@ -295,14 +300,14 @@ class Transformer(Composite):
         return self._forward(self, src, tgt, **options)
 
     def train(self, src: Any, tgt: Any, *, key: Any = None, **options: Any) -> tuple[Any, Self]:  # type: ignore[override]
-        """The output in training, and the model of the layers' successors.
+        """Return the output in training, and the model of the layers' successors.
 
         Parameters
         ----------
         src, tgt, options
             As in a call.
         key
-            A key of `fdbr.random`; it may be `None` if ``dropout`` is 0.
+            A random key; it may be `None` if ``dropout`` is 0.
         """
         return self._trained(key, src, tgt, **options)
 

@@ -10,6 +10,7 @@ from fdbr import ops, random, tree
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.attention.blocks import GatedMLP
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
@@ -20,28 +21,28 @@ from fdbr.tree import frozen, static
 __all__ = ["MixtureOfExperts"]
 
 
+@public("fdbr.nn")
 @frozen
 class MixtureOfExperts(Layer):
-    """The weighted sum of what the ``k`` experts give that a router chooses for each token.
+    """The weighted sum of the outputs of ``k`` experts, which a router chooses for each token.
 
     Shazeer et al., *Outrageously large neural networks*, ICLR 2017; Fedus et al., *Switch
-    transformers*, JMLR 2022.  Without a capacity each expert computes the tokens that are its own,
-    and no others; where the choice is not known while the function is traced (`fdbr.jit`,
-    `fdbr.vmap`), it computes all.  With a capacity all shapes are fixed: each expert has so many
-    places, which tokens take in order, first choices first, and a token that finds none is not
-    computed by it.
+    transformers*, JMLR 2022.  Without a capacity, each expert computes only the tokens routed to
+    it; where the routing is traced (`fdbr.jit`, `fdbr.vmap`), each expert computes all tokens.
+    With a capacity, all shapes are fixed: each expert has a number of slots, which tokens fill in
+    order, first choices first; a token that finds no free slot skips that expert.
 
     Attributes
     ----------
     router
         `Linear`, from features to experts.
     experts
-        Layers, which give as many features as they take.
+        Layers with as many output features as input features.
     k
-        How many experts a token has.
+        The number of experts for each token.
     capacity_factor
-        How many places the experts have, as a multiple of ``k * tokens / experts``; `None` for as
-        many as there is need of.
+        The number of slots of an expert, as a multiple of ``k * tokens / experts``; `None` for no
+        limit.
     normalize
         Whether the weights of a token's experts add up to 1.
 
@@ -73,31 +74,31 @@ class MixtureOfExperts(Layer):
         expert: Callable[[Any], Any] | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         features, hidden_features
             The widths of the input and output, and inside an expert.
         num_experts
-            How many experts there are.
+            The number of experts.
         k
-            How many of them a token has.
+            The number of experts for each token.
         capacity_factor
             A positive number, or `None`.
         normalize
             Whether the weights of a token's experts add up to 1.
         expert
-            What makes an expert of a key; by default a `GatedMLP`.
+            A function from a key to an expert; by default it makes a `GatedMLP`.
         dtype
             The dtype of the parameters.
 
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, ``k`` is larger than ``num_experts``, or the factor
+            If a size is not a positive integer, ``k`` is larger than ``num_experts``, or the factor
             is not positive.
         """
         where = "fdbr.nn.MixtureOfExperts.init"
@@ -121,7 +122,7 @@ class MixtureOfExperts(Layer):
         )
 
     def __call__(self, x: Any, *, need_losses: bool = False) -> Any:
-        """The weighted sums, of the shape of ``x``.
+        """Return the weighted sums, of the shape of ``x``.
 
         Parameters
         ----------
@@ -133,27 +134,28 @@ class MixtureOfExperts(Layer):
         Returns
         -------
         array or tuple
-            With ``need_losses`` beside a dict: ``"load_balancing"``, the number of experts times
-            the sum over them of the share of choices and the mean probability, which is 1 where
-            all are chosen alike; and ``"router_z"``, the mean square of the logarithm of the sum
-            of the exponentials of the router's outputs.
+            The sums; with ``need_losses`` a tuple of them and a dict: ``"load_balancing"``, the
+            number of experts times the sum over experts of share of choices times mean probability,
+            which is 1 for uniform routing; and ``"router_z"``, the mean square of the logarithm of
+            the sum of the exponentials of the router's outputs.
 
         Raises
         ------
         ValueError
-            If ``x`` does not end in an axis of that length.
+            If ``x`` has another last length.
         """
         return self._mixed(x, need_losses, [lambda x, e=e: e(x) for e in self.experts])
 
     def train(self, x: Any, *, key: Any = None, need_losses: bool = False) -> tuple[Any, Self]:
-        """The same in training, and the layer of the experts' successors.
+        """Return the output in training, and a layer of the experts' successors.
 
         Parameters
         ----------
         x, need_losses
             As in a call.
         key
-            A key, of which each expert gets its own; `None` if none draws.
+            A random key, which is split among the experts; `None` if no expert draws random
+            numbers.
         """
         count = len(self.experts)
         keys = [None] * count if key is None else random.split(key, count)
@@ -196,27 +198,27 @@ class MixtureOfExperts(Layer):
         return out, _losses(logits, shares, chosen)
 
     def _with_capacity(self, tokens: Any, weights: Any, chosen: Any, experts: list[Any]) -> Any:
-        """Each expert computes as many places, of which some may be empty."""
+        """Compute a fixed number of slots by each expert; some slots may be empty."""
         count, number = len(tokens), len(experts)
         factor = self.capacity_factor or 1.0
-        places = min(count, max(1, math.ceil(factor * self.k * count / number)))
+        slots = min(count, max(1, math.ceil(factor * self.k * count / number)))
         first = ops.reshape(chosen.mT, (-1,))  # all first choices, then all second ones
         mine = ops.one_hot(first, number, dtype="int64")
         order = ops.take_along_axis(ops.cumulative_sum(mine, axis=0), first[:, None], axis=1) - 1
         order = ops.reshape(order, (-1,))
-        slot = ops.where(order < places, first * places + order, number * places)
+        slot = ops.where(order < slots, first * slots + order, number * slots)
         xp = array_module(tokens)
         who = xp.arange(self.k * count) % max(count, 1)
-        taken = ops.at(ops.full((number * places + 1,), count, dtype="int64"))[slot].set(who)
+        taken = ops.at(ops.full((number * slots + 1,), count, dtype="int64"))[slot].set(who)
         zero = ops.zeros_like(tokens[:1]) if count else tokens
         rows = ops.embed(ops.concat([tokens, zero]), taken[:-1])
-        parts = [experts[i](rows[i * places : (i + 1) * places]) for i in range(number)]
+        parts = [experts[i](rows[i * slots : (i + 1) * slots]) for i in range(number)]
         given = ops.embed(ops.concat([*parts, zero]), ops.reshape(slot, (self.k, count)))
         return (weights.mT[..., None] * given).sum(axis=0)
 
 
 def _of_own(tokens: Any, weights: Any, chosen: Any, experts: list[Any]) -> Any:
-    """Each expert computes the tokens that chose it."""
+    """Compute by each expert only the tokens routed to it."""
     parts, order = [], []
     xp = array_module(chosen)
     for i, expert in enumerate(experts):
@@ -232,7 +234,7 @@ def _of_own(tokens: Any, weights: Any, chosen: Any, experts: list[Any]) -> Any:
 
 
 def _of_all(tokens: Any, weights: Any, chosen: Any, experts: list[Any]) -> Any:
-    """Each expert computes all tokens, of which those of others count nothing."""
+    """Compute all tokens by each expert; the router's weights discard the ones not chosen."""
     parts = []
     for i, expert in enumerate(experts):
         share = (weights * (chosen == i)).sum(axis=-1, keepdims=True)

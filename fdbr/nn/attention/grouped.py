@@ -1,4 +1,4 @@
-"""Self-attention in which several heads of queries share keys and values."""
+"""Grouped-query attention: several heads of queries share keys and values."""
 
 from typing import Any, Self
 
@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import checked_heads, heads_apart, heads_together
@@ -20,20 +21,21 @@ from fdbr.tree import frozen, static
 __all__ = ["GroupedQueryAttention"]
 
 
+@public("fdbr.nn")
 @frozen
 class GroupedQueryAttention(Composite):
     """Self-attention whose heads of keys and values each serve several heads of queries.
 
     Ainslie et al., *GQA: training generalized multi-query transformer models*, EMNLP 2023; with
-    ``num_kv_heads=1`` multi-query attention, Shazeer 2019.  Queries and keys are turned by their
-    place (`ops.rotary_embedding`).  Names are Llama's.
+    ``num_kv_heads=1`` multi-query attention, Shazeer 2019.  Queries and keys are rotated by their
+    positions (`ops.rotary_embedding`).  Names are Llama's.
 
     Attributes
     ----------
     q_proj, k_proj, v_proj, o_proj
         `Linear`, to ``num_heads * head_dim``, twice to ``num_kv_heads * head_dim``, and back.
     q_norm, k_norm
-        `RMSNorm` of each head's queries and keys, before they are turned; or `None`.
+        `RMSNorm` of each head's queries and keys, before they are rotated; or `None`.
     num_heads, num_kv_heads, head_dim, rotary_base, rotary_width, interleaved, window, dropout
         The settings.
 
@@ -79,17 +81,17 @@ class GroupedQueryAttention(Composite):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         embed_dim
             The width of the input and the output.
         num_heads, num_kv_heads
-            How many heads of queries there are, and how many of keys and values, which divides
-            it; as many by default.
+            The number of heads of queries, and of keys and values, which divides it; equal by
+            default.
         head_dim
             The width of a head; ``embed_dim / num_heads`` by default.
         bias
@@ -97,11 +99,11 @@ class GroupedQueryAttention(Composite):
         qk_norm
             Whether each head's queries and keys are normalised (`RMSNorm`).
         rotary_base, rotary_width, interleaved
-            The settings of `ops.rotary_embedding`; nothing is turned if the base is `None`.
+            The settings of `ops.rotary_embedding`; nothing is rotated if the base is `None`.
         window
-            How many places to each side a query sees; all by default.
+            How many positions to each side a query sees; all by default.
         dropout
-            The rate at which weights are left out in training, in [0, 1).
+            The dropout rate of attention weights in training, in [0, 1).
         weight_init, bias_init
             ``init(key, shape, dtype)``, as for `Linear.init`.
         dtype
@@ -110,8 +112,8 @@ class GroupedQueryAttention(Composite):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, the numbers of heads do not divide what they should,
-            or a head is of odd width and would have to be turned.
+            If a size is not a positive integer, a number of heads does not divide its width, or a
+            head is of odd width and would have to be turned.
         """
         where = "fdbr.nn.GroupedQueryAttention.init"
         width = integer(where, "embed_dim", embed_dim, least=1)
@@ -126,10 +128,10 @@ class GroupedQueryAttention(Composite):
             size = width // checked_heads(where, "embed_dim", width, heads)
         else:
             size = integer(where, "head_dim", head_dim, least=1)
-        turned = size if rotary_width is None else integer(where, "rotary_width", rotary_width, 2)
-        if rotary_base is not None and (turned % 2 or turned > size):
+        rotated = size if rotary_width is None else integer(where, "rotary_width", rotary_width, 2)
+        if rotary_base is not None and (rotated % 2 or rotated > size):
             raise ValueError(
-                f"{where}: {turned} features of heads of width {size} cannot be turned in pairs; "
+                f"{where}: {rotated} features of heads of width {size} cannot be turned in pairs; "
                 "give an even rotary_width, or rotary_base=None to turn nothing"
             )
         keys = random.split(key, 4)
@@ -164,27 +166,27 @@ class GroupedQueryAttention(Composite):
         positions: Any = None,
         cache: KeyValueCache | None = None,
     ) -> Any:
-        """The mean of the values that each place sees.
+        """Return the attention output of each position.
 
         Parameters
         ----------
         x
             Shape ``(*batch, length, embed_dim)``.
         mask
-            What broadcasts to ``(*batch, num_heads, length, length)``; with a cache, the last of
-            these is the cache's: as in `ops.scaled_dot_product_attention`.
+            An array that broadcasts to ``(*batch, num_heads, length, length)``; with a cache, the
+            last of these is the cache's: as in `ops.scaled_dot_product_attention`.
         causal
-            Whether a place sees none behind it; with a cache it is always so.
+            Whether a position sees no later ones; always so with a cache.
         positions
-            The places, shape ``(*batch, length)`` or ``(length,)``; by default they count from 0,
-            or from the cache's position.
+            The positions, shape ``(*batch, length)`` or ``(length,)``; by default they count from
+            0, or from the cache's position.
         cache
-            The keys and values of the places before.
+            The keys and values of the positions before.
 
         Returns
         -------
         array or tuple
-            Shape ``(*batch, length, embed_dim)``; with a cache beside the next one.
+            Shape ``(*batch, length, embed_dim)``; with a cache, a tuple of it and the next cache.
 
         Raises
         ------
@@ -202,14 +204,14 @@ class GroupedQueryAttention(Composite):
         causal: bool = False,
         positions: Any = None,
     ) -> tuple[Any, Self]:
-        """The same in training, with weights left out; and the layer.
+        """Return the output in training, with dropout of attention weights, and the layer.
 
         Parameters
         ----------
         x, mask, causal, positions
             As in a call.
         key
-            A key of `fdbr.random`; it may be `None` if ``dropout`` is 0.
+            A random key; it may be `None` if ``dropout`` is 0.
 
         Raises
         ------
@@ -242,7 +244,7 @@ class GroupedQueryAttention(Composite):
         v = heads_apart(of.v_proj(x), self.num_kv_heads)
         if self.q_norm is not None:
             q, k = of.q_norm(q), of.k_norm(k)
-        q, k = self._turned(q, k, positions, 0 if cache is None else cache.position)
+        q, k = self._rotated(q, k, positions, 0 if cache is None else cache.position)
         if cache is not None:
             seen, cache = cache.attend(q, k, v, mask=mask, window=self.window)
             return of.o_proj(heads_together(seen)), cache
@@ -259,7 +261,7 @@ class GroupedQueryAttention(Composite):
         )
         return of.o_proj(heads_together(seen))
 
-    def _turned(self, q: Any, k: Any, positions: Any, offset: Any) -> tuple[Any, Any]:
+    def _rotated(self, q: Any, k: Any, positions: Any, offset: Any) -> tuple[Any, Any]:
         if self.rotary_base is None:
             return q, k
         settings: dict[str, Any] = {"base": self.rotary_base, "interleaved": self.interleaved}

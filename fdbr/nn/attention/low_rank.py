@@ -1,4 +1,4 @@
-"""Low-rank adaptation: a model that stays as it is, and small matrices that are trained."""
+"""Low-rank adaptation: a frozen model, and small trained matrices beside its weights."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -6,6 +6,7 @@ from typing import Any, Self
 from fdbr import ops, random, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.dropout import needed_key
@@ -38,13 +39,13 @@ class LowRank:
     scale: float = static()
 
     def product(self) -> Any:
-        """The matrix that is added."""
+        """Return the matrix that is added."""
         return rounded_like((self.lora_B @ self.lora_A) * self.scale, self.lora_B, self.lora_A)
 
 
 @frozen
 class _AdaptedLinear(Linear):
-    """A linear layer, and beside it the two matrices."""
+    """A linear layer with the two low-rank matrices added."""
 
     adapter: LowRank
     dropout: float = static(default=0.0)
@@ -64,21 +65,23 @@ class _AdaptedLinear(Linear):
         return rounded_like(out * self.adapter.scale, out)
 
 
+@public("fdbr.nn")
 @frozen
 class LoRA(Layer):
     """A model whose own arrays are not trained, with matrices of low rank beside its weights.
 
     Hu et al., *LoRA: low-rank adaptation of large language models*, ICLR 2022.  `lora` makes one,
-    and `merge_lora` a plain model of it.  It is called as the model is, and has its attributes.
+    and `merge_lora` a plain model of it.  It is called like the model, and has the model's
+    attributes.
 
     Attributes
     ----------
     base
         The model; it is a buffer.
     adapters
-        By the path of a weight, the two matrices ``lora_A`` and ``lora_B``.
+        The two matrices ``lora_A`` and ``lora_B``, by the path of their weight.
     dropout
-        The rate at which the inputs of ``lora_A`` are left out in training.
+        The dropout rate of the inputs of ``lora_A`` in training.
     """
 
     base: Any = buffer()
@@ -86,18 +89,18 @@ class LoRA(Layer):
     dropout: float = static(default=0.0)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """The output of the adapted model."""
+        """Return the output of the adapted model."""
         return self._adapted()(*inputs, **options)
 
     def train(self, *inputs: Any, key: Any = None, **options: Any) -> tuple[Any, Self]:
-        """The output of the adapted model in training, and the successor.
+        """Return the output of the adapted model in training, and the successor.
 
         Parameters
         ----------
         inputs, options
             Those of the model.
         key
-            A key of `fdbr.random`, if the model or the adaptation leaves something out.
+            A random key, if the model or the adaptation has dropout.
         """
         out, successor = self._adapted().train(*inputs, key=key, **options)
         plain = dict(zip(tree.paths(self.base), tree.leaves(self.base), strict=True))
@@ -115,7 +118,7 @@ class LoRA(Layer):
         return getattr(self._adapted(), name)
 
     def _adapted(self) -> Any:
-        """The model with the matrices in place."""
+        """Return the model with the matrices inserted."""
 
         def adapted(path: str, value: Any) -> Any:
             if type(value) is Linear and inside(path, "weight") in self.adapters:
@@ -128,6 +131,7 @@ class LoRA(Layer):
         return changed(self.base, adapted)
 
 
+@public("fdbr.nn")
 def lora(
     model: Any,
     key: Any,
@@ -137,37 +141,38 @@ def lora(
     where: Callable[[str], bool] | None = None,
     dropout: float = 0.0,
 ) -> LoRA:
-    """A model of which nothing is trained but matrices of low rank beside its weights.
+    """Return a model in which only low-rank matrices beside its weights are trained.
 
-    Hu et al., *LoRA: low-rank adaptation of large language models*, ICLR 2022.  At first it gives
-    what the model gives, for one of the two matrices is zeros.
+    Hu et al., *LoRA: low-rank adaptation of large language models*, ICLR 2022.  Its initial outputs
+    equal the model's, as one of the two matrices is zero.
 
     Parameters
     ----------
     model
         A layer, or a frozen class of the user's.
     key
-        A key of `fdbr.random`.
+        A random key.
     rank
-        The rank of what is added to a weight.
+        The rank of the matrix that is added to a weight.
     alpha
-        What is added is multiplied by ``alpha / rank``; as large as ``rank`` by default.
+        The added matrix is multiplied by ``alpha / rank``; equal to ``rank`` by default.
     where
-        Whether a weight is adapted, by its path, as `tree.paths` has it; any matrix may be.  By
-        default those of all `Linear` layers, the projections of `MultiHeadAttention`, and the
-        weights that a layer's class names in ``projections``, as `models.Conv1D` of GPT-2 does.
+        ``where(path)`` tells whether the weight at a path of `tree.paths` is adapted; any matrix
+        can be.  By default these are the weights of all `Linear` layers, the projections of
+        `MultiHeadAttention`, and the weights that a layer's class names in ``projections``, as
+        `models.Conv1D` of GPT-2 does.
     dropout
-        The rate at which inputs of the added layers are left out in training, in [0, 1).
+        The dropout rate of the inputs of the added layers in training, in [0, 1).
 
     Returns
     -------
     LoRA
-        It is called as ``model`` is.
+        A model that is called like ``model``.
 
     Raises
     ------
     TypeError, ValueError
-        If ``rank`` is no positive integer, or no weight is chosen.
+        If ``rank`` is not a positive integer, or no weight is chosen.
 
     >>> import fdbr
     >>> from fdbr import nn, tree
@@ -200,23 +205,24 @@ def lora(
     return LoRA(model, adapters, rate)
 
 
+@public("fdbr.nn")
 def merge_lora(model: Any) -> Any:
-    """The plain model of an adapted one, whose weights hold what was trained.
+    """Merge the trained matrices of an adapted model into its weights.
 
     Parameters
     ----------
     model
-        What `lora` gave, or a tree that holds such models.
+        The result of `lora`, or a tree that holds such models.
 
     Returns
     -------
     tree
-        Of the form that the model had before.
+        A tree with the structure of the original model.
 
     Raises
     ------
     TypeError
-        If nothing in it is adapted.
+        If no part of it is adapted.
 
     >>> import fdbr
     >>> from fdbr import nn
@@ -248,7 +254,7 @@ def merge_lora(model: Any) -> Any:
 
 
 def _usual(path: str, value: Any) -> list[str]:
-    """The weights of a layer that are adapted by default."""
+    """Return the weights of a layer that are adapted by default."""
     if isinstance(value, Linear):
         return [inside(path, "weight")]
     if isinstance(value, MultiHeadAttention):

@@ -1,4 +1,4 @@
-"""Caches of decoder layers: keys and values of their own places, and of those of the memory."""
+"""Caches of decoder layers: keys and values of their own positions and of the memory."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import heads_apart, heads_together
 from fdbr.tree import frozen
@@ -13,19 +14,19 @@ from fdbr.tree import frozen
 __all__ = ["DecoderCache", "decoder_cache", "recalled"]
 
 
+@public("fdbr.nn")
 @frozen
 class DecoderCache:
-    """The cache of a `TransformerDecoderLayer`, with which it goes on place by place.
+    """The cache of a `TransformerDecoderLayer`, for decoding position by position.
 
-    Its ``cache`` method makes one.  The memory is projected to keys and values once, and not again
-    at each place.
+    Its ``cache`` method makes one.  The memory is projected to keys and values only once.
 
     Attributes
     ----------
     own
-        The `KeyValueCache` of the places so far.
+        The `KeyValueCache` of the positions so far.
     memory
-        That of the memory, which stays as it is.
+        The `KeyValueCache` of the memory, which does not change.
 
     >>> import fdbr
     >>> import numpy as np
@@ -43,9 +44,9 @@ class DecoderCache:
 
 
 def decoder_cache(layer: Any, memory: Any, length: Any) -> DecoderCache:
-    """An empty cache of a decoder layer, beside the memory's keys and values."""
+    """Return an empty cache of a decoder layer with the memory's keys and values."""
     name = f"fdbr.nn.{type(layer).__name__}"
-    places = integer(f"{name}.cache", "length", length, least=1)
+    positions = integer(f"{name}.cache", "length", length, least=1)
     attention = layer.multihead_attn
     weights, biases = _projections(attention)
     memory = ops.asarray(memory)
@@ -61,14 +62,14 @@ def decoder_cache(layer: Any, memory: Any, length: Any) -> DecoderCache:
     )
     xp = array_module(keys)
     heads = layer.self_attn.num_heads
-    shape = *memory.shape[:-2], heads, places, weights[0].shape[0] // heads
+    shape = *memory.shape[:-2], heads, positions, weights[0].shape[0] // heads
     own, other = (lock(xp.zeros(shape, weights[0].dtype)) for _ in range(2))
     start, end = (lock(xp.asarray(n, dtype="int64")) for n in (0, memory.shape[-2]))
     return DecoderCache(KeyValueCache(own, other, start), KeyValueCache(keys, values, end))
 
 
 def recalled(attention: Any, query: Any, memory: KeyValueCache, masks: Any) -> Any:
-    """The attention of queries to keys and values that are there already."""
+    """Attend from queries to the keys and values of a cached memory."""
     weights, biases = _projections(attention)
     q = ops.linear(query, weights[0], biases[0])
     masks = masks["mask"], masks["attn_mask"], masks["key_padding_mask"]
@@ -79,7 +80,7 @@ def recalled(attention: Any, query: Any, memory: KeyValueCache, masks: Any) -> A
 
 
 def _projections(attention: Any) -> tuple[list[Any], list[Any]]:
-    """The weights and the biases of queries, keys and values."""
+    """Return the weights and the biases of queries, keys and values."""
     width = attention.out_proj.weight.shape[0]
     thirds = [slice(i * width, (i + 1) * width) for i in range(3)]
     bias, weight = attention.in_proj_bias, attention.in_proj_weight

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import checked_heads, heads_apart, heads_together
@@ -21,35 +22,36 @@ from fdbr.tree import frozen, static
 __all__ = ["MultiHeadAttention"]
 
 
+@public("fdbr.nn")
 @frozen
 class MultiHeadAttention(Layer):
-    """Attention in several subspaces at once: the heads.
+    """Multi-head attention.
 
     Vaswani et al., *Attention is all you need*, NIPS 2017: queries, keys and values are projected,
-    each head attends with its part of them, and what the heads see is projected again.  Weights
-    have the names and the layout of ``torch.nn.MultiheadAttention``; inputs are of shape
+    each head attends with its part of them, and the heads' outputs are joined and projected.
+    Weights have the names and the layout of ``torch.nn.MultiheadAttention``; inputs are of shape
     ``(..., length, features)``, as there with ``batch_first=True``.
 
     Attributes
     ----------
     in_proj_weight
         Shape ``(3 * embed_dim, embed_dim)``, of queries, keys and values one below the other; or
-        `None` where keys or values are of other widths.
+        `None` if keys or values have other widths.
     q_proj_weight, k_proj_weight, v_proj_weight
         Shapes ``(embed_dim, embed_dim)``, ``(embed_dim, kdim)`` and ``(embed_dim, vdim)``, where
         there is no ``in_proj_weight``.
     in_proj_bias
         Shape ``(3 * embed_dim,)``, or `None`.
     bias_k, bias_v
-        A key and a value that are put behind all others, shape ``(1, 1, embed_dim)``, or `None`.
+        A key and a value that are appended to the others, shape ``(1, 1, embed_dim)``, or `None`.
     out_proj
-        The projection of what the heads see.
+        The projection of the heads' outputs.
     num_heads
         How many heads there are.
     dropout
-        The rate at which weights are left out in training.
+        The dropout rate of attention weights in training.
     add_zero_attn
-        Whether a key and a value of zeros are put behind all others.
+        Whether a key and a value of zeros are appended to the others.
 
     >>> import fdbr
     >>> layer = fdbr.nn.MultiHeadAttention.init(fdbr.random.key(0), 8, 2)
@@ -87,22 +89,22 @@ class MultiHeadAttention(Layer):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         embed_dim
             The width of queries and of the output.
         num_heads
             How many heads there are; it divides ``embed_dim``.
         dropout
-            The rate at which weights are left out in training, in [0, 1).
+            The dropout rate of attention weights in training, in [0, 1).
         bias
             Whether the projections have biases.
         add_bias_kv, add_zero_attn
-            Whether a trained key and value, and a key and value of zeros, are put behind all
+            Whether a trained key and value, and a key and value of zeros, are appended to the
             others.
         kdim, vdim
             The widths of keys and values; ``embed_dim`` by default.
@@ -114,7 +116,7 @@ class MultiHeadAttention(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, ``num_heads`` does not divide ``embed_dim``, or
+            If a size is not a positive integer, ``num_heads`` does not divide ``embed_dim``, or
             ``dropout`` is not in [0, 1).
         """
         where = "fdbr.nn.MultiHeadAttention.init"
@@ -170,7 +172,7 @@ class MultiHeadAttention(Layer):
         average_attn_weights: bool = True,
         cache: KeyValueCache | None = None,
     ) -> Any:
-        """The mean of the values that each query sees.
+        """Return the attention output of each query.
 
         Parameters
         ----------
@@ -181,32 +183,31 @@ class MultiHeadAttention(Layer):
         value
             Shape ``(*batch, keys, vdim)``; the keys by default.
         mask
-            What broadcasts to ``(*batch, heads, queries, keys)``: truth values, whether a query
-            sees a key, or numbers that are added to the scores (as in
+            An array that broadcasts to ``(*batch, heads, queries, keys)``: booleans that tell
+            whether a query sees a key, or numbers that are added to the scores (as in
             `ops.scaled_dot_product_attention`).
         causal
             Whether a query sees no later keys.
         attn_mask, key_padding_mask
-            Masks as PyTorch's layer takes them, whose truth values say that a key is **not**
-            seen: of shape ``(queries, keys)`` or ``(batch * heads, queries, keys)``, and of shape
-            ``(*batch, keys)``.
+            PyTorch's masks, in which True means that a key is **not** seen: of shape ``(queries,
+            keys)`` or ``(batch * heads, queries, keys)``, and of shape ``(*batch, keys)``.
         is_causal
             PyTorch's name of ``causal``.
         need_weights
-            Whether the weights are returned, too.
+            Whether the attention weights are also returned.
         average_attn_weights
-            Whether these are the mean over the heads.
+            Whether the returned weights are averaged over the heads.
         cache
-            The keys and values of the places before, of self-attention that goes on place by
-            place: queries see them, and of their own those up to their place.  A ``mask`` then
-            has a column for each place of the cache.
+            The keys and values of the positions before, for self-attention position by position:
+            queries see them, and the new ones up to their own position.  A ``mask`` then has a
+            column for each position of the cache.
 
         Returns
         -------
         array or tuple
-            Shape ``(*batch, queries, embed_dim)``; with ``need_weights`` beside the weights, of
-            shape ``(*batch, queries, keys)`` or ``(*batch, heads, queries, keys)``; with a
-            ``cache`` beside the next one.
+            Shape ``(*batch, queries, embed_dim)``; with ``need_weights`` a tuple of it and the
+            weights, of shape ``(*batch, queries, keys)`` or ``(*batch, heads, queries, keys)``;
+            with a ``cache`` a tuple of it and the next cache.
 
         Raises
         ------
@@ -240,21 +241,21 @@ class MultiHeadAttention(Layer):
         need_weights: bool = False,
         average_attn_weights: bool = True,
     ) -> tuple[Any, Self]:
-        """The same in training, with weights left out; and the layer.
+        """Return the output in training, with dropout of attention weights, and the layer.
 
         Parameters
         ----------
         query, keys, values
-            The first three of a call.
+            The first three arguments of a call.
         key
-            A key of `fdbr.random`; it may be `None` if ``dropout`` is 0.
+            A random key; it may be `None` if ``dropout`` is 0.
         mask, causal, attn_mask, key_padding_mask, is_causal, need_weights, average_attn_weights
             As in a call.
 
         Returns
         -------
         tuple
-            What a call gives, and the layer itself.
+            The result of a call, and the layer itself.
 
         Raises
         ------
@@ -274,12 +275,12 @@ class MultiHeadAttention(Layer):
     def _attended(
         self, inputs: Any, masks: Any, causal: Any, need_weights: Any, average: Any, key: Any
     ) -> Any:
-        """The output, with dropout if there is a key."""
+        """Compute the output, with dropout if there is a key."""
         q, k, v = self._projected(*inputs)
         count = k.shape[-2]
         k, v = self._with_more(k, self.bias_k), self._with_more(v, self.bias_v)
         more = k.shape[-2] - count
-        if causal and more:  # which all see
+        if causal and more:  # all queries see these
             masks = (combine_masks(masks[0], _past(q.shape[-2], count)), *masks[1:])
         mask = self._mask(masks, (*q.shape[:-1], count), more)
         causal = causal and not more
@@ -362,7 +363,7 @@ class MultiHeadAttention(Layer):
         return (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)[which].shape[1]
 
     def _with_more(self, x: Any, bias: Any) -> Any:
-        """Keys or values, and what is put behind them."""
+        """Append the trained and the zero key or value, where the layer has them."""
         more = [] if bias is None else [ops.reshape(bias, (1, -1))]
         if self.add_zero_attn:
             more.append(ops.zeros_like(x[..., :1, :]))
@@ -372,7 +373,7 @@ class MultiHeadAttention(Layer):
         return ops.concat([x, *(ops.broadcast_to(part, shape) for part in more)], axis=-2)
 
     def _mask(self, masks: Any, shape: tuple[int, ...], more: int) -> Any:
-        """One mask of all, for ``more`` keys behind the others that everyone sees."""
+        """Join the masks into one; all queries see the ``more`` appended keys."""
         mask, attn_mask, padding = masks
         *batch, queries, keys = shape
         if attn_mask is not None:

@@ -1,4 +1,4 @@
-"""Encoders and decoders of transformers, as PyTorch has them."""
+"""Transformer layers of encoders and decoders, as in PyTorch."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import integer, name_of
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.attention.memories import DecoderCache, decoder_cache, recalled
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.composite import Composite
@@ -21,13 +22,14 @@ __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer"]
 Activation = str | Callable[[Any], Any]
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerEncoderLayer(Composite):
     """Self-attention and a perceptron of two layers, each with a residual and a layer norm.
 
     Vaswani et al., *Attention is all you need*, NIPS 2017.  With ``norm_first`` each part begins
-    with its norm, ``x + part(norm(x))``, else it ends with it, ``norm(x + part(x))``.  Names, and
-    where dropout stands, are those of ``torch.nn.TransformerEncoderLayer``.
+    with its norm, ``x + part(norm(x))``; otherwise a norm follows it, ``norm(x + part(x))``.  The
+    names, and the positions of dropout, are those of ``torch.nn.TransformerEncoderLayer``.
 
     Attributes
     ----------
@@ -72,26 +74,26 @@ class TransformerEncoderLayer(Composite):
         bias: bool = True,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         d_model
             The width of the input and the output.
         nhead
-            How many heads there are; it divides ``d_model``.
+            The number of heads; it divides ``d_model``.
         dim_feedforward
             The width inside the perceptron.
         dropout
-            The rate at which elements are left out in training, in [0, 1).
+            The dropout rate in training, in [0, 1).
         activation
             A function, ``"relu"`` or ``"gelu"``.
         layer_norm_eps
-            What is added to the variance in the layer norms.
+            A small number that is added to the variance in the layer norms.
         norm_first
-            Whether the norms stand first.
+            Whether the norms come before attention and perceptron.
         bias
             Whether linear layers and norms have biases.
         dtype
@@ -100,8 +102,8 @@ class TransformerEncoderLayer(Composite):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, ``nhead`` does not divide ``d_model``, ``dropout`` is
-            not in [0, 1), or there is no such activation.
+            If a size is not a positive integer, ``nhead`` does not divide ``d_model``, ``dropout``
+            is not in [0, 1), or the activation is unknown.
         """
         where = "fdbr.nn.TransformerEncoderLayer.init"
         wide = integer(where, "dim_feedforward", dim_feedforward, least=1)
@@ -128,14 +130,14 @@ class TransformerEncoderLayer(Composite):
         src_key_padding_mask: Any = None,
         is_causal: bool = False,
     ) -> Any:
-        """The output, of the shape of the input.
+        """Return the output, which has the shape of the input.
 
         Parameters
         ----------
         src
             Shape ``(*batch, length, d_model)``.
         mask, causal
-            Which places see which, as in `MultiHeadAttention`.
+            Which positions see which, as in `MultiHeadAttention`.
         src_mask, src_key_padding_mask, is_causal
             The same in PyTorch's terms, as its ``attn_mask`` and ``key_padding_mask``.
 
@@ -159,14 +161,14 @@ class TransformerEncoderLayer(Composite):
         src_key_padding_mask: Any = None,
         is_causal: bool = False,
     ) -> tuple[Any, Self]:
-        """The output in training, with elements left out, and the layer.
+        """Return the output in training, with dropout, and the layer.
 
         Parameters
         ----------
         src, mask, causal, src_mask, src_key_padding_mask, is_causal
             As in a call.
         key
-            A key of `fdbr.random`; it may be `None` if ``dropout`` is 0.
+            A random key; it may be `None` if ``dropout`` is 0.
 
         Raises
         ------
@@ -187,17 +189,18 @@ class TransformerEncoderLayer(Composite):
         return of.norm2(x + perceptron(self, of, x))
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerDecoderLayer(Composite):
     """Self-attention, attention to a memory, and a perceptron, each with residual and norm.
 
-    Vaswani et al., *Attention is all you need*, NIPS 2017; names, and where dropout stands, are
-    those of ``torch.nn.TransformerDecoderLayer``.
+    Vaswani et al., *Attention is all you need*, NIPS 2017; the names, and the positions of dropout,
+    are those of ``torch.nn.TransformerDecoderLayer``.
 
     Attributes
     ----------
     self_attn, multihead_attn
-        `MultiHeadAttention`, to the places themselves and to the memory.
+        `MultiHeadAttention`, to the input itself and to the memory.
     linear1, linear2
         `Linear`, from ``d_model`` to ``dim_feedforward`` and back.
     norm1, norm2, norm3
@@ -238,12 +241,12 @@ class TransformerDecoderLayer(Composite):
         bias: bool = True,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias
             As in `TransformerEncoderLayer.init`.
         dtype
@@ -252,7 +255,7 @@ class TransformerDecoderLayer(Composite):
         Raises
         ------
         TypeError, ValueError
-            As there.
+            As for `TransformerEncoderLayer.init`.
         """
         where = "fdbr.nn.TransformerDecoderLayer.init"
         wide = integer(where, "dim_feedforward", dim_feedforward, least=1)
@@ -287,30 +290,31 @@ class TransformerDecoderLayer(Composite):
         memory_is_causal: bool = False,
         cache: DecoderCache | None = None,
     ) -> Any:
-        """The output, of the shape of ``tgt``; with a cache, beside the next one.
+        """Return the output, which has the shape of ``tgt``; with a cache, also the next cache.
 
         Parameters
         ----------
         tgt
             Shape ``(*batch, length, d_model)``.
         memory
-            Shape ``(*batch, places, d_model)``; a cache has it already.
+            Shape ``(*batch, positions, d_model)``; it is omitted with a cache, which holds it.
         mask, causal
-            Which places see which, as in `MultiHeadAttention`; with a cache always those before.
+            Which positions see which, as in `MultiHeadAttention`; with a cache always causal.
         cross_mask
-            Which places of the memory they see.
+            Which positions of the memory are seen.
         tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
-            The same in PyTorch's terms, whose truth values say what is **not** seen.
+            PyTorch's masks, in which True means **not** seen.
         tgt_is_causal, memory_is_causal
             PyTorch's names of ``causal``, and the same for the memory.
         cache
-            What `cache` or the call before gave: ``tgt`` are the places behind those it has seen.
+            The cache that `cache` or the previous call returned; ``tgt`` are the positions after
+            it.
 
         Raises
         ------
         ValueError
-            If the shapes do not fit, a cache is full or stands beside a memory, or there is
-            neither.
+            If the shapes do not fit, a cache is full, or not exactly one of memory and cache is
+            given.
         """
         own = _masks(mask, causal or tgt_is_causal, tgt_mask, tgt_key_padding_mask)
         cross = _masks(cross_mask, memory_is_causal, memory_mask, memory_key_padding_mask)
@@ -329,19 +333,19 @@ class TransformerDecoderLayer(Composite):
         return out, DecoderCache(steps.own, cache.memory)
 
     def cache(self, memory: Any, length: int) -> DecoderCache:
-        """An empty cache for a number of places, with the keys and values of a memory.
+        """Return an empty cache for a number of positions, with the keys and values of a memory.
 
         Parameters
         ----------
         memory
-            Shape ``(*batch, places, d_model)``.
+            Shape ``(*batch, positions, d_model)``.
         length
-            How many places the decoder may take.
+            The number of positions that the cache can hold.
 
         Raises
         ------
         TypeError, ValueError
-            If the memory has another width, or ``length`` is no positive integer.
+            If the memory has another width, or ``length`` is not a positive integer.
         """
         return decoder_cache(self, memory, length)
 
@@ -361,7 +365,7 @@ class TransformerDecoderLayer(Composite):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> tuple[Any, Self]:
-        """The output in training, with elements left out, and the layer.
+        """Return the output in training, with dropout, and the layer.
 
         Parameters
         ----------
@@ -372,7 +376,7 @@ class TransformerDecoderLayer(Composite):
         tgt_is_causal, memory_is_causal
             As in a call.
         key
-            A key of `fdbr.random`; it may be `None` if ``dropout`` is 0.
+            A random key; it may be `None` if ``dropout`` is 0.
 
         Raises
         ------
@@ -400,7 +404,7 @@ class TransformerDecoderLayer(Composite):
 
 
 class _Steps:
-    """The parts of a decoder layer that goes on place by place: attention keeps what it saw."""
+    """The parts of a decoder layer with a cache: self-attention updates it."""
 
     def __init__(self, layer: Any, cache: DecoderCache, mask: Any) -> None:
         self._layer, self.own, self._mask = layer, cache.own, mask
@@ -417,13 +421,13 @@ class _Steps:
 
 
 def perceptron(layer: Any, of: Any, x: Any) -> Any:
-    """The two linear layers, with dropout behind each."""
+    """Apply the two linear layers, with dropout after each."""
     inside = of._left_out(layer.activation(of.linear1(x)), layer.dropout)
     return of._left_out(of.linear2(inside), layer.dropout)
 
 
 def activation_of(where: str, given: Any) -> Callable[[Any], Any]:
-    """An activation, or that of a name."""
+    """Return an activation function, which may be given by its name."""
     if callable(given):
         function: Callable[[Any], Any] = given
         return function

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -20,21 +21,22 @@ __all__ = ["ConvNeXtBlock"]
 
 
 def channels_last(x: Any) -> Any:
-    """``(N, C, *spatial)`` as ``(N, *spatial, C)``."""
+    """Move the channels of ``(N, C, *spatial)`` to the last axis."""
     return ops.moveaxis(x, 1, -1)
 
 
 def channels_first(x: Any) -> Any:
-    """``(N, *spatial, C)`` as ``(N, C, *spatial)``."""
+    """Move the channels of ``(N, *spatial, C)`` to axis 1."""
     return ops.moveaxis(x, -1, 1)
 
 
+@public("fdbr.nn")
 @frozen
 class ConvNeXtBlock(Composite):
     """A depthwise convolution and a network for each pixel, added to the input.
 
     ``x + drop(layer_scale * block(x))``, where ``block`` is a depthwise convolution, `LayerNorm`
-    over the channels, and two layers with ``gelu`` between them; ``drop`` leaves it out of some
+    over the channels, and two layers with ``gelu`` between them; ``drop`` skips it for some
     examples in training (`StochasticDepth`).  Liu et al., *A ConvNet for the 2020s*, CVPR 2022.
     Names and numbers are those of torchvision's ``CNBlock``.
 
@@ -71,18 +73,18 @@ class ConvNeXtBlock(Composite):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A block with fresh parameters.
+        """Return a block with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         dim
             The number of channels.
         layer_scale
-            What the residual branch is multiplied by at first.
+            The initial factor of the residual branch.
         stochastic_depth_prob
-            The probability, in [0, 1), that an example goes without the branch in training.
+            The probability, in [0, 1), that an example skips the branch in training.
         kernel_size, ndim
             The length of the depthwise kernel, an odd number, along each of the spatial axes.
         weight_init
@@ -94,7 +96,7 @@ class ConvNeXtBlock(Composite):
         Raises
         ------
         TypeError, ValueError
-            If a number of channels is no positive integer, the kernel has even length, or the
+            If a number of channels is not a positive integer, the kernel has even length, or the
             probability lies outside [0, 1).
         """
         where = "fdbr.nn.ConvNeXtBlock.init"

@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -20,6 +21,7 @@ __all__ = ["DeformConv", "DeformableConv"]
 Init = initializers.Initializer | None
 
 
+@public("fdbr.nn")
 @frozen
 class DeformConv(Layer):
     """The deformable convolution for given offsets, `ops.deform_conv`.
@@ -65,12 +67,12 @@ class DeformConv(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels, out_channels
             The numbers of channels of the input and the output.
         kernel_size, ndim
@@ -90,7 +92,7 @@ class DeformConv(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a setting is not of its kind, or groups do not divide the channels.
+            If a setting is of a wrong type or value, or groups do not divide the channels.
         """
         where = "fdbr.nn.DeformConv.init"
         kernel = kernel_of(where, kernel_size, ndim)
@@ -101,7 +103,8 @@ class DeformConv(Layer):
         return cls(weight, own_bias, *settings, bool(planar))
 
     def __call__(self, x: Any, offset: Any, mask: Any = None) -> Any:
-        """The output for ``x``, with windows deformed by ``offset``, and weighted by ``mask``.
+        """Return the output for ``x``, with windows deformed by ``offset`` and weighted by
+        ``mask``.
 
         Raises
         ------
@@ -123,10 +126,11 @@ class DeformConv(Layer):
     def train(
         self, x: Any, offset: Any = None, mask: Any = None, *, key: Any = None
     ) -> tuple[Any, Self]:
-        """``(self(x, offset, mask), self)``."""
+        """Return ``(self(x, offset, mask), self)``."""
         return self(x, offset, mask), self
 
 
+@public("fdbr.nn")
 @frozen
 class DeformableConv(Composite):
     """The deformable convolution whose offsets are a convolution of the input.
@@ -178,37 +182,38 @@ class DeformableConv(Composite):
         offset_bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels, out_channels
             The numbers of channels of the input and the output.
         kernel_size, ndim
             The lengths of both kernels, as in `Conv.init`.
         stride, padding, dilation, groups
-            The settings of both convolutions; ``groups`` those of the second alone.
+            The settings of both convolutions; ``groups`` are those of the second only.
         offset_groups
-            How many parts of the channels have offsets of their own.
+            The number of groups of channels with separate offsets.
         bias, offset_bias
             Whether the second and the first convolution have a bias.
         mask
-            Whether each element of a window is weighted, too.
+            Whether each element of a window is also weighted.
         planar
             Whether offsets are laid out as in Chainer, whose weights then fit.
         weight_init, bias_init
-            Those of the second convolution; by default LeCun's normal distribution, and zeros.
+            Initializers of the second convolution; by default LeCun's normal distribution, and
+            zeros.
         offset_weight_init, offset_bias_init
-            Those of the first; by default zeros, so that at first windows are not deformed.
+            Initializers of the first; by default zeros, so that windows are not deformed at first.
         dtype
             The dtype of the parameters.
 
         Raises
         ------
         TypeError, ValueError
-            If a setting is not of its kind, or groups do not divide the channels.
+            If a setting is of a wrong type or value, or groups do not divide the channels.
         """
         where = "fdbr.nn.DeformableConv.init"
         kernel = kernel_of(where, kernel_size, ndim)

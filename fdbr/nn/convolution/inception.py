@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops, random, tree
 from fdbr.errors.checks import integer, name_of
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -18,6 +19,7 @@ __all__ = ["Inception", "MLPConv"]
 Init = initializers.Initializer | None
 
 
+@public("fdbr.nn")
 @frozen
 class Inception(Composite):
     """Convolutions of 1, 3 and 5 pixels and a maximum, side by side along the channels.
@@ -60,19 +62,19 @@ class Inception(Composite):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A block with fresh parameters.
+        """Return a block with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels
             The number of channels of the input.
         out1, out3, out5, proj_pool
             How many channels of the output come from the convolutions of 1, 3 and 5 pixels, and
             from the maximum.
         proj3, proj5
-            How many channels the convolutions of 3 and 5 pixels see.
+            The numbers of input channels of the convolutions of 3 and 5 pixels.
         weight_init, bias_init
             ``init(key, shape, dtype)``, as for `Conv.init`.
         dtype
@@ -81,7 +83,7 @@ class Inception(Composite):
         Raises
         ------
         TypeError, ValueError
-            If a number of channels is no positive integer.
+            If a number of channels is not a positive integer.
         """
         settings = {"weight_init": weight_init, "bias_init": bias_init, "dtype": dtype}
         keys = random.split(key, 6)
@@ -104,11 +106,12 @@ class Inception(Composite):
         return ops.relu(ops.concat(parts, axis=-3))
 
 
+@public("fdbr.nn")
 @frozen
 class MLPConv(Layer):
     """A convolution, and after it convolutions of one pixel: a small network for each window.
 
-    The activation stands between them, not after the last one: Lin, Chen & Yan, *Network in
+    The activation is applied between them, not after the last one: Lin, Chen & Yan, *Network in
     network*, ICLR 2014.
 
     Attributes
@@ -143,16 +146,16 @@ class MLPConv(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A block with fresh parameters.
+        """Return a block with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels
             The number of channels of the input.
         out_channels
-            The number of channels that each convolution gives.
+            The number of output channels of each convolution.
         kernel_size, stride, padding, ndim
             Those of the first convolution, as for `Conv.init`.
         activation
@@ -194,7 +197,7 @@ class MLPConv(Layer):
         return cls(tuple(layers), activation)
 
     def __call__(self, x: Any) -> Any:
-        """The output of the last convolution.
+        """Return the output of the last convolution.
 
         Raises
         ------
@@ -207,7 +210,7 @@ class MLPConv(Layer):
         return last(x)
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The output in training, and the block of the layers' successors."""
+        """Return the output in training, and the block of the layers' successors."""
         keys = [None] * len(self.layers)
         if key is not None:
             keys = list(random.split(key, len(self.layers)))

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -15,6 +16,7 @@ from fdbr.tree import frozen, static
 __all__ = ["InceptionBN"]
 
 
+@public("fdbr.nn")
 @frozen
 class InceptionBN(Composite):
     """Convolutions of 1, 3 and twice 3 pixels and a pooling, each normalised, side by side.
@@ -32,7 +34,7 @@ class InceptionBN(Composite):
     pooltype
         ``"max"`` or ``"avg"``; the mean counts the zeros around the input.
     stride
-        That of the last convolution of each path, and of the pooling.
+        The stride of the last convolution of each path, and of the pooling.
 
     >>> import fdbr
     >>> layer = fdbr.nn.InceptionBN.init(fdbr.random.key(0), 8, 0, 4, 6, 4, 6, "max", stride=2)
@@ -77,19 +79,19 @@ class InceptionBN(Composite):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A block with fresh parameters.
+        """Return a block with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels
             The number of channels of the input.
         out1, out3, out33
             How many channels of the output come from the path of one pixel (0: there is none),
             of three, and of twice three.
         proj3, proj33
-            How many channels the convolutions of three pixels see.
+            The numbers of input channels of the convolutions of three pixels.
         pooltype
             ``"max"`` or ``"avg"``.
         proj_pool
@@ -98,7 +100,7 @@ class InceptionBN(Composite):
         stride
             The step of the last convolution of each path; 1 with a path of one pixel.
         eps, momentum
-            Those of `BatchNorm` (Chainer's ``eps`` is 2e-5).
+            The settings of `BatchNorm` (Chainer's ``eps`` is 2e-5).
         weight_init
             ``init(key, shape, dtype)``, as for `Conv.init`.
         dtype
@@ -107,8 +109,8 @@ class InceptionBN(Composite):
         Raises
         ------
         TypeError, ValueError
-            If a number of channels is no positive integer, there is no such pooling, or a path
-            of one pixel meets a stride.
+            If a number of channels is not a positive integer, there is no such pooling, or a path
+            of one pixel is combined with a stride.
         """
         where = "fdbr.nn.InceptionBN.init"
         stride = integer(where, "stride", stride, least=1)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.settings import (
     MODES,
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn")
 @frozen
 class Conv(Layer):
     """The convolutional layer, `ops.conv`, in any number of dimensions.
@@ -46,8 +48,8 @@ class Conv(Layer):
     stride, padding, dilation, groups, cover_all
         As for `ops.conv`.
     padding_mode
-        What is put around the input: ``"zeros"``; ``"reflect"``, the input mirrored at its edge;
-        ``"replicate"``, the edge itself; ``"circular"``, the other end.
+        The padding: ``"zeros"``; ``"reflect"``, the input mirrored at its edge; ``"replicate"``,
+        the edge itself; ``"circular"``, the other end.
 
     >>> import fdbr
     >>> layer = fdbr.nn.Conv.init(fdbr.random.key(0), 3, 8, 5, stride=2, padding=2)
@@ -89,12 +91,12 @@ class Conv(Layer):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels, out_channels
             The numbers of channels of the input and the output.
         kernel_size
@@ -105,8 +107,8 @@ class Conv(Layer):
         bias
             Whether the layer has a bias.
         ndim
-            The number of spatial axes, where ``kernel_size`` is one integer: by default 2, or
-            what the class says (1 of `Conv1d`).
+            The number of spatial axes, if ``kernel_size`` is one integer: by default 2, or the
+            class's number (1 of `Conv1d`).
         weight_init, bias_init
             ``init(key, shape, dtype)``; by default LeCun's normal distribution, and zeros.
         dtype
@@ -120,7 +122,7 @@ class Conv(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a setting is not of its kind, or groups do not divide the channels.
+            If a setting is of a wrong type or value, or groups do not divide the channels.
 
         >>> import fdbr
         >>> key = fdbr.random.key(0)
@@ -143,7 +145,7 @@ class Conv(Layer):
         return cls(weight, own_bias, *settings, groups, padding_mode, bool(cover_all))
 
     def __call__(self, x: Any) -> Any:
-        """The output for ``x``.
+        """Return the output for ``x``.
 
         Parameters
         ----------
@@ -175,11 +177,11 @@ class Conv(Layer):
         )
 
     def _around(self, x: Any) -> Any:
-        """``x`` with its padding."""
+        """Pad ``x`` by the layer's mode."""
         x = ops.asarray(x)
         kernel = self.weight.shape[2:]
         if x.ndim not in (len(kernel) + 1, len(kernel) + 2):
-            return x  # which `conv` refuses
+            return x  # `conv` raises for it
         size = x.shape[x.ndim - len(kernel) :]
         settings = self.stride, self.padding, self.dilation, size, self.cover_all
         pairs = geometry_of("conv", kernel, *settings).padding
@@ -189,6 +191,7 @@ class Conv(Layer):
         return ops.pad(x, widths, MODES[self.padding_mode])
 
 
+@public("fdbr.nn")
 @frozen
 class Conv1d(Conv):
     """`Conv` over one spatial axis.
@@ -201,6 +204,7 @@ class Conv1d(Conv):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class Conv2d(Conv):
     """`Conv` over two spatial axes.
@@ -213,6 +217,7 @@ class Conv2d(Conv):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class Conv3d(Conv):
     """`Conv` over three spatial axes.
@@ -225,6 +230,7 @@ class Conv3d(Conv):
     _dimensions: ClassVar[int | None] = 3
 
 
+@public("fdbr.nn")
 @frozen
 class ConvTranspose(Layer):
     """The transposed convolutional layer, `ops.conv_transpose`, in any number of dimensions.
@@ -275,12 +281,12 @@ class ConvTranspose(Layer):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels, out_channels
             The numbers of channels of the input and the output.
         kernel_size, ndim
@@ -302,7 +308,7 @@ class ConvTranspose(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a setting is not of its kind, or groups do not divide the channels.
+            If a setting is of a wrong type or value, or groups do not divide the channels.
         """
         where = f"fdbr.nn.{cls.__name__}.init"
         kernel = kernel_of(where, kernel_size, ndim, cls._dimensions)
@@ -315,14 +321,14 @@ class ConvTranspose(Layer):
         return cls(weight, own_bias, stride, padding, more, dilation, groups)
 
     def __call__(self, x: Any, output_size: int | Sequence[int] | None = None) -> Any:
-        """The output for ``x``.
+        """Return the output for ``x``.
 
         Parameters
         ----------
         x
             Shape ``(N, in_channels, *spatial)``, or ``(in_channels, *spatial)``.
         output_size
-            The lengths of the result's spatial axes, in the place of ``output_padding``.
+            The lengths of the result's spatial axes, instead of ``output_padding``.
 
         Returns
         -------
@@ -347,6 +353,7 @@ class ConvTranspose(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class ConvTranspose1d(ConvTranspose):
     """`ConvTranspose` over one spatial axis.
@@ -359,6 +366,7 @@ class ConvTranspose1d(ConvTranspose):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class ConvTranspose2d(ConvTranspose):
     """`ConvTranspose` over two spatial axes.
@@ -371,6 +379,7 @@ class ConvTranspose2d(ConvTranspose):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class ConvTranspose3d(ConvTranspose):
     """`ConvTranspose` over three spatial axes.

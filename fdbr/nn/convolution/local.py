@@ -1,4 +1,4 @@
-"""Convolutional layers that share their weights among fewer channels, or among no windows."""
+"""Depthwise convolutions, and convolutions with separate weights for each window."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.settings import axes_of, kernel_of, parameters, settings_of, settled
 from fdbr.nn.layer import Layer
@@ -19,9 +20,10 @@ __all__ = ["DepthwiseConv", "LocalConv"]
 Init = initializers.Initializer | None
 
 
+@public("fdbr.nn")
 @frozen
 class DepthwiseConv(Layer):
-    """The convolution of each channel by itself, `ops.depthwise_conv`.
+    """The depthwise convolution, which convolves each channel separately: `ops.depthwise_conv`.
 
     It is `Conv` with as many groups as channels.
 
@@ -34,7 +36,7 @@ class DepthwiseConv(Layer):
     stride, padding, dilation
         As for `ops.conv`.
     multiplier
-        How many channels of the output are made of each of the input.
+        The number of output channels for each input channel.
 
     >>> import fdbr
     >>> layer = fdbr.nn.DepthwiseConv.init(fdbr.random.key(0), 3, 2, 5, padding="same")
@@ -66,16 +68,16 @@ class DepthwiseConv(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels
             The number of channels of the input.
         multiplier
-            How many channels of the output are made of each.
+            The number of output channels for each input channel.
         kernel_size, ndim
             The lengths of the kernel, as in `Conv.init`.
         stride, padding, dilation
@@ -90,7 +92,7 @@ class DepthwiseConv(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a setting is not of its kind.
+            If a setting is of a wrong type or value.
         """
         where = "fdbr.nn.DepthwiseConv.init"
         kernel = kernel_of(where, kernel_size, ndim)
@@ -102,7 +104,8 @@ class DepthwiseConv(Layer):
         return cls(weight, own_bias, *settings, multiplier)
 
     def __call__(self, x: Any) -> Any:
-        """The output for ``x`` of shape ``(N, in_channels, *spatial)``, ``N`` or no ``N``.
+        """Return the output for ``x`` of shape ``(N, in_channels, *spatial)``, where ``N`` may be
+        missing.
 
         Raises
         ------
@@ -119,9 +122,10 @@ class DepthwiseConv(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class LocalConv(Layer):
-    """The convolution with other weights, and another bias, for each window: `ops.local_conv`.
+    """The convolution with separate weights and bias for each window: `ops.local_conv`.
 
     Attributes
     ----------
@@ -163,34 +167,33 @@ class LocalConv(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels, out_channels
             The numbers of channels of the input and the output.
         in_size
             The lengths of the spatial axes of the input.
         kernel_size, ndim
-            The lengths of the kernel, as in `Conv.init`; of two integers the sizes are of 2
-            axes.
+            The lengths of the kernel, as in `Conv.init`; if both sizes are integers, there are 2
+            spatial axes.
         stride, padding, dilation
             The layer's settings, for all axes or one for each.
         bias
             Whether the layer has a bias.
         weight_init, bias_init
-            ``init(key, shape, dtype)``; by default LeCun's normal distribution, and zeros.  The
-            shape that ``weight_init`` is given is that of a convolution with a kernel for each
-            window.
+            ``init(key, shape, dtype)``; by default LeCun's normal distribution, and zeros.
+            ``weight_init`` gets the shape of a convolution with one kernel for each window.
         dtype
             The dtype of the parameters.
 
         Raises
         ------
         TypeError, ValueError
-            If a setting is not of its kind, or the kernel larger than the input.
+            If a setting is of a wrong type or value, or the kernel larger than the input.
         """
         where = "fdbr.nn.LocalConv.init"
         if ndim is None and isinstance(in_size, Sequence):
@@ -218,7 +221,8 @@ class LocalConv(Layer):
         return cls(weight, own_bias, *settings)
 
     def __call__(self, x: Any) -> Any:
-        """The output for ``x`` of shape ``(N, in_channels, *in_size)``, ``N`` or no ``N``.
+        """Return the output for ``x`` of shape ``(N, in_channels, *in_size)``, where ``N`` may be
+        missing.
 
         Raises
         ------

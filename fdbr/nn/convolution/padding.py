@@ -1,10 +1,11 @@
-"""The layer that puts elements around an input."""
+"""The padding layer."""
 
 from typing import Any
 
 from fdbr import ops
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.convolution.settings import MODES, check_room
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import refuse_either
@@ -13,25 +14,27 @@ from fdbr.tree import frozen, static
 __all__ = ["Pad"]
 
 
+@public("fdbr.nn")
 @frozen
 class Pad(Layer):
-    """Elements before and after those of the spatial axes.
+    """Padding of the spatial axes.
 
     Parameters
     ----------
     padding
-        How many: an integer for all ends of all axes after the first two; or a pair ``(before,
-        after)`` for each of the last axes, in their order (PyTorch has the last axis first).
+        The number of elements: an integer for all ends of all axes after the first two; or a pair
+        ``(before, after)`` for each of the last axes, in their order (PyTorch has the last axis
+        first).
     mode
         ``"zeros"``; ``"reflect"``, the input mirrored at its edge; ``"replicate"``, the edge
         itself; ``"circular"``, the other end; ``"constant"``, a value.
     value
-        That value.
+        The value of the mode ``"constant"``.
 
     Raises
     ------
     TypeError, ValueError
-        If the padding is none of these, or negative, or there is no such mode.
+        If the padding is of another form or negative, or the mode is unknown.
 
     >>> import numpy as np
     >>> from fdbr import nn
@@ -65,12 +68,12 @@ class Pad(Layer):
         self.__attrs_init__(padding, mode, value)  # type: ignore[attr-defined]
 
     def __call__(self, x: Any) -> Any:
-        """The input with elements around it.
+        """Return the padded input.
 
         Raises
         ------
         ValueError
-            If it has too few axes, or too few elements to reflect or to begin again.
+            If ``x`` has too few axes, or too few elements to reflect or to repeat.
         """
         x = ops.asarray(x)
         if isinstance(self.padding, int):

@@ -1,4 +1,4 @@
-"""The settings of convolutional layers: how they are checked, and what is kept of them."""
+"""Checks of the settings of convolutional layers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,16 +26,16 @@ MODES: dict[str, Any] = {
     "replicate": "edge",
     "circular": "wrap",
 }
-"""What may stand around an input: PyTorch's names, and those of `ops.pad`."""
+"""The padding modes: PyTorch's names, and those of `ops.pad`."""
 
 
 def settled(value: Any) -> Any:
-    """A setting that can be compared and hashed: tuples in the place of lists."""
+    """Return a setting with lists turned into tuples, so that it can be compared and hashed."""
     return tuple(map(settled, value)) if isinstance(value, list | tuple) else value
 
 
 def kernel_of(where: str, size: Any, ndim: Any, dimensions: int | None = None) -> tuple[int, ...]:
-    """The lengths of a kernel, of as many axes as ``size``, ``ndim`` or the class say."""
+    """Return the lengths of a kernel; ``size``, ``ndim`` or the class give the number of axes."""
     if ndim is not None:
         ndim = integer(where, "ndim", ndim, least=1)
         if dimensions not in (None, ndim):
@@ -57,7 +57,7 @@ def kernel_of(where: str, size: Any, ndim: Any, dimensions: int | None = None) -
 
 
 def axes_of(where: str, name: str, value: Any, kernel: tuple[int, ...], least: int) -> Any:
-    """A setting for all axes, or one for each: an integer, or a tuple of them."""
+    """Check a setting: an integer for all axes, or one for each."""
     given = integers(where, name, value)
     numbers = (given,) * len(kernel) if isinstance(given, int) else given
     if len(numbers) != len(kernel) or min(numbers) < least:
@@ -71,7 +71,7 @@ def axes_of(where: str, name: str, value: Any, kernel: tuple[int, ...], least: i
 def settings_of(
     where: str, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any
 ) -> tuple[Any, Any, Any]:
-    """Stride, padding and dilation as they are kept: integers, strings, and tuples of integers."""
+    """Check stride, padding and dilation, and make them hashable."""
     stride = axes_of(where, "stride", stride, kernel, least=1)
     dilation = axes_of(where, "dilation", dilation, kernel, least=1)
     if isinstance(padding, str):
@@ -95,7 +95,7 @@ def settings_of(
 
 
 def channels_of(where: str, inputs: Any, outputs: Any, groups: Any) -> tuple[int, int, int]:
-    """Numbers of channels, and of groups that divide both."""
+    """Check the numbers of channels, and of groups, which must divide both."""
     inputs = integer(where, "in_channels", inputs, least=1)
     outputs = integer(where, "out_channels", outputs, least=1)
     groups = integer(where, "groups", groups, least=1)
@@ -106,7 +106,7 @@ def channels_of(where: str, inputs: Any, outputs: Any, groups: Any) -> tuple[int
 
 
 def check_room(where: str, mode: str, x: Any, pairs: Any) -> None:
-    """Refuse padding that takes more of the last axes of an input than there is."""
+    """Raise if padding reads more elements of the last axes of an input than exist."""
     size = x.shape[x.ndim - len(pairs) :]
     for axis, (n, pair) in enumerate(zip(size, pairs, strict=True)):
         most = {"reflect": n - 1, "circular": n}.get(mode)
@@ -128,7 +128,7 @@ def parameters(
     bias_init: Any,
     dtype: Any,
 ) -> tuple[Any, Any]:
-    """Fresh weights of a shape, and a bias for each output, or `None`."""
+    """Return a new weight of the shape, and a bias of ``outputs`` elements or `None`."""
     weight_key, bias_key = random.split(key)
     weight = (weight_init or initializers.lecun_normal())(weight_key, shape, dtype)
     if not bias:

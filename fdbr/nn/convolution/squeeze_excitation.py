@@ -1,4 +1,4 @@
-"""Channels weighted by what all pixels say."""
+"""Squeeze and excitation: channels are weighted by global features."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import name_of
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -15,9 +16,10 @@ from fdbr.tree import frozen, static
 __all__ = ["SqueezeExcitation"]
 
 
+@public("fdbr.nn")
 @frozen
 class SqueezeExcitation(Composite):
-    """Each channel times a number that a small network makes of the means of all channels.
+    """Scale each channel by a factor that a small network computes from all channels' means.
 
     ``x * scale_activation(fc2(activation(fc1(mean(x)))))``: Hu, Shen & Sun,
     *Squeeze-and-excitation networks*, CVPR 2018.  Names are torchvision's.
@@ -55,16 +57,16 @@ class SqueezeExcitation(Composite):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_channels, squeeze_channels
-            The number of channels, and of what the small network has inside.
+            The number of channels, and the width of the small network.
         activation, scale_activation
-            What stands behind the first and the second of its layers; MobileNetV3 has
+            The activations after its first and its second layer; MobileNetV3 has
             ``ops.hard_sigmoid`` as the second.
         bias
             Whether the small network has biases.
@@ -78,7 +80,7 @@ class SqueezeExcitation(Composite):
         Raises
         ------
         TypeError, ValueError
-            If a number of channels is no positive integer.
+            If a number of channels is not a positive integer.
         """
         first, second = random.split(key)
         settings: dict[str, Any] = {"bias": bias, "ndim": ndim, "dtype": dtype}

@@ -1,9 +1,10 @@
-"""Layers that take arrays apart into windows, and put them together again."""
+"""Layers that unfold arrays into windows, and fold them back."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn.convolution.settings import settled
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import refuse_either
@@ -12,6 +13,7 @@ from fdbr.tree import frozen, static
 __all__ = ["Fold", "Unfold"]
 
 
+@public("fdbr.nn")
 @frozen
 class Unfold(Layer):
     """The elements of each window as a column: `fdbr.ops.unfold`.
@@ -33,7 +35,7 @@ class Unfold(Layer):
     stride: int | Sequence[int] = static(default=1, converter=settled)
 
     def __call__(self, x: Any) -> Any:
-        """The columns, of shape ``(..., C * prod(kernel_size), windows)``."""
+        """Return the columns, of shape ``(..., C * prod(kernel_size), windows)``."""
         if not isinstance(self.kernel_size, tuple):
             refuse_either("Unfold", self.kernel_size, x)
         return ops.unfold(
@@ -45,6 +47,7 @@ class Unfold(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class Fold(Layer):
     """The transpose of `Unfold`, which adds each column to its window: `fdbr.ops.fold`.
@@ -67,7 +70,7 @@ class Fold(Layer):
     stride: int | Sequence[int] = static(default=1, converter=settled)
 
     def __call__(self, x: Any) -> Any:
-        """The array, of shape ``(..., C, *output_size)``."""
+        """Return the array, of shape ``(..., C, *output_size)``."""
         return ops.fold(
             x,
             self.output_size,

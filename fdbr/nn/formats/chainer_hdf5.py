@@ -7,16 +7,18 @@ import attrs
 
 from fdbr.core.devices import optional
 from fdbr.core.util.atomic_write import replacing
+from fdbr.errors.public import public
 from fdbr.nn.formats.chainer_state import weights_of, with_weights
 
 __all__ = ["load_chainer_hdf5", "save_chainer_hdf5"]
 
 
+@public("fdbr.nn")
 def save_chainer_hdf5(model: Any, path: str | Path, *, compression: int = 4) -> None:
     """Write the weights of a model to a file that Chainer's ``load_hdf5`` reads.
 
-    Names and layouts are those of `save_chainer_npz`; each name is a data set, in groups for its
-    parts.
+    Names and layouts are those of `save_chainer_npz`; each array is a data set, in groups named by
+    the parts of its path.
 
     Parameters
     ----------
@@ -59,24 +61,25 @@ def save_chainer_hdf5(model: Any, path: str | Path, *, compression: int = 4) -> 
             file.create_dataset(name, data=array, **settings)
 
 
+@public("fdbr.nn")
 def load_chainer_hdf5(
     model: Any, path: str | Path, *, prefix: str = "", strict: bool = True
 ) -> Any:
-    """A model with the weights of a file that Chainer's ``save_hdf5`` wrote.
+    """Return a model with the weights of a file that Chainer's ``save_hdf5`` wrote.
 
-    Names, layouts and arguments are those of `load_chainer_npz`.  Data sets that lie in other files
-    are not followed.
+    Names, layouts and arguments are those of `load_chainer_npz`.  Data sets in other files are not
+    followed.
 
     Parameters
     ----------
     model
-        A model, of which everything is taken but its arrays.
+        The model into which weights are loaded: only its arrays are replaced.
     path
         The file.
     prefix
-        Where in the file the model's arrays stand, such as ``"updater/model:main/"``.
+        The path of the model's arrays in the file, such as ``"updater/model:main/"``.
     strict
-        Whether names that are missing or unexpected are an error, or passed by.
+        Whether names that are missing or unexpected are an error, or ignored.
 
     Returns
     -------
@@ -90,8 +93,8 @@ def load_chainer_hdf5(
     OSError
         If the file cannot be read.
     ValueError
-        If it is damaged or no HDF5 file; or if its names or shapes are not those of the model: the
-        message lists what is missing, unexpected and misshapen.
+        If it is damaged or not an HDF5 file; or if its names or shapes are not those of the model:
+        the message lists what is missing, unexpected and misshapen.
 
     >>> import fdbr, pathlib, tempfile
     >>> import numpy as np
@@ -113,7 +116,7 @@ def load_chainer_hdf5(
 
 @attrs.frozen
 class _Stored:
-    """An array in a file, which is read when it is known to fit."""
+    """An array in a file, which is read lazily."""
 
     h5py: Any
     path: Path
@@ -130,7 +133,7 @@ class _Stored:
 
 
 def _data_sets(h5py: Any, path: Path) -> dict[str, _Stored]:
-    """The arrays in a file, by their names; what stands for None has no shape, and is left out."""
+    """Return the arrays in a file by name, without those that represent `None`."""
     found: dict[str, _Stored] = {}
 
     def visit(name: str, item: Any) -> None:

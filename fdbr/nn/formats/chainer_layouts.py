@@ -1,6 +1,6 @@
-"""Layers whose weights Chainer keeps in other arrays, or laid out otherwise.
+"""Conversions of the layers whose weights Chainer splits or lays out differently.
 
-A layout takes the arrays of a layer by their paths and gives Chainer's by their names, and back.
+A layout converts a layer's arrays by path to Chainer's arrays by name, and back.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ Arrays = dict[str, Any]
 
 @attrs.frozen
 class Layout:
-    """The way of a layer's arrays to Chainer's, ``there``, and ``back``.
+    """How a layer's arrays are converted to Chainer's, ``there``, and ``back``.
 
     ``back`` is also given the layer's present arrays.
     """
@@ -26,16 +26,16 @@ class Layout:
 
 
 def layout_of(node: Any) -> Layout | None:
-    """The layout of a layer; `None` if each of its arrays is one of Chainer's, as it is."""
+    """Return the layout of a layer; `None` if Chainer stores its arrays unchanged."""
     kind = type(node)
     if not kind.__module__.startswith("fdbr.nn."):
         return None
     if kind.__name__ == "GRUCell" and not node.reset_first:
-        return None  # Chainer has no link of that kind but those of n steps
+        return None  # Chainer has only n-step links of this kind
     if kind.__name__ == "DepthwiseConv":
         return _depthwise(node.multiplier)
     if getattr(node, "weight_hr", None) is not None:
-        return None  # nor one whose state is projected
+        return None  # nor any link with a projected state
     return _LAYOUTS.get(kind.__name__)
 
 
@@ -47,16 +47,16 @@ def _dropping(arrays: Arrays) -> Arrays:
 
 
 def _interleaved(array: Any) -> Any:
-    """Rows of the gates i, f, g, o, one gate after the other, in Chainer's order.
+    """Reorder the rows of stacked gates i, f, g, o to Chainer's order.
 
-    That is unit by unit, of each g, i, f, o.
+    Chainer's rows are ordered unit by unit: g, i, f and o of each.
     """
     i, f, g, o = np.split(array, 4)
     return np.stack([g, i, f, o], axis=1).reshape(array.shape)
 
 
 def _apart(array: Any) -> Any:
-    """The inverse of `_interleaved`."""
+    """Invert `_interleaved`."""
     rows = array.reshape(-1, 4, *array.shape[1:])
     return np.concatenate([rows[:, 1], rows[:, 2], rows[:, 0], rows[:, 3]])
 
@@ -67,7 +67,7 @@ def _sum(*biases: Any) -> Any:
 
 
 def _one_bias(own: Arrays, bias: Any) -> Arrays:
-    """One bias in the place of two: the second one is zero."""
+    """Return the bias as the first of the two biases; the second one is zero."""
     found: Arrays = {}
     for name in ("bias_ih", "bias_hh"):
         if own.get(name) is not None:
@@ -145,7 +145,7 @@ def _mgu_back(found: Arrays, own: Arrays) -> Arrays:
 
 
 def _steps_there(own: Arrays) -> Arrays:
-    """The arrays of Chainer's n-step networks: ``0/w0``, ``0/b0`` and so on for each gate."""
+    """Return the arrays of Chainer's n-step networks: ``0/w0``, ``0/b0``, ... for each gate."""
     found: Arrays = {}
     for path, array in own.items():
         cell, _, name = path.removeprefix("cells[").partition("].")
@@ -185,7 +185,7 @@ def _steps_back(found: Arrays, own: Arrays) -> Arrays:
 
 
 def _prelu_there(own: Arrays) -> Arrays:
-    """Chainer's slope has no axis where there is one for all channels."""
+    """Return Chainer's weight, a scalar if all channels share one."""
     weight = own["weight"]
     return {"W": weight.reshape(()) if weight.shape == (1,) else weight}
 
@@ -195,7 +195,7 @@ def _prelu_back(found: Arrays, own: Arrays) -> Arrays:
 
 
 def _bilinear_there(own: Arrays) -> Arrays:
-    """Chainer has the outputs last, and linear terms of both inputs."""
+    """Return Chainer's arrays: the outputs are the last axis, and linear terms are transposed."""
     names = {"weight1": "V1", "weight2": "V2"}
     found = {"W": np.moveaxis(own["weight"], 0, -1)}
     found |= {there: own[here].T for here, there in names.items() if here in own}
@@ -210,9 +210,9 @@ def _bilinear_back(found: Arrays, own: Arrays) -> Arrays:
 
 
 def _depthwise(multiplier: int) -> Layout:
-    """Chainer has the kernels of a channel along the first axis, and the channels along the next.
+    """Return the layout of a depthwise convolution, whose first two axes Chainer exchanges.
 
-    Its biases are those of the channels that come out, in one order here and there.
+    The biases belong to the output channels, in the same order in both.
     """
 
     def there(own: Arrays) -> Arrays:

@@ -13,6 +13,7 @@ import optree
 
 from fdbr import tree
 from fdbr.core.util.atomic_write import replacing
+from fdbr.errors.public import public
 from fdbr.nn.formats.chainer_layouts import Layout, layout_of
 from fdbr.nn.formats.naming import Entry, entries, filled, host, put
 from fdbr.pytrees.classes import NAMESPACE, fields_of
@@ -40,14 +41,14 @@ _OF_CLASSES: Mapping[str, Mapping[str, Any]] = {
 
 @attrs.frozen
 class _Part:
-    """One array of a model, or those of a layer with a layout of its own, which belong together."""
+    """One array of a model, or all arrays of a layer with its own layout."""
 
     names: tuple[str, ...]
     members: tuple[Entry, ...]
     layout: Layout | None = None
 
     def arrays(self, function: str) -> dict[str, Any]:
-        """Chainer's arrays by their whole names."""
+        """Return Chainer's arrays by their whole names."""
         if self.layout is None:
             (entry,) = self.members
             return {name: host(function, name, entry.leaf) for name in self.names}
@@ -56,7 +57,7 @@ class _Part:
         return {f"{prefix}/{name}" if prefix else name: array for name, array in found.items()}
 
     def own(self, function: str) -> dict[str, Any]:
-        """The layer's arrays by their paths in it."""
+        """Return the layer's arrays by their paths in it."""
         return {e.rest: host(function, e.rest, e.leaf) for e in self.members}
 
 
@@ -71,7 +72,7 @@ def _names_of(node: Any) -> Mapping[str, Any]:
         return {}
     if kind.__name__ in _OF_CLASSES:
         return _OF_CLASSES[kind.__name__]
-    if "layers" in fields[0]:  # Chainer gives numbers to links alone, and not to functions
+    if "layers" in fields[0]:  # Chainer numbers links only, not functions
         numbered = [i for i, layer in enumerate(node.layers) if tree.leaves(layer)]
         return {f"layers[{i}]": str(number) for number, i in enumerate(numbered)}
     return _OF_NORMS if "Norm" in kind.__name__ or "running_mean" in fields[0] else _FIELDS
@@ -91,19 +92,20 @@ def _parts(model: Any) -> list[_Part]:
     return parts
 
 
+@public("fdbr.nn")
 def save_chainer_npz(model: Any, path: str | Path, *, compression: bool = True) -> None:
     """Write the weights of a model to a file that Chainer's ``load_npz`` reads.
 
     Names are paths: ``conv/W`` and ``conv/b`` of a layer in the field ``conv``, ``bn/gamma``,
     ``bn/beta``, ``bn/avg_mean``, ``bn/avg_var`` and ``bn/N`` of a normalization, and the members of
-    a `Sequential`, a tuple or a list have their numbers, where Chainer counts those alone
-    that hold arrays.  A class says otherwise in ``chainer_names``, as in ``torch_names`` for
+    a `Sequential`, a tuple or a list have their numbers, where Chainer counts only members with
+    arrays.  A class can give other names in ``chainer_names``, like ``torch_names`` for
     `save_torch_state`.
 
-    A convolution and a fully connected layer have one layout here and there.  Those of recurrent
-    cells are written as those of the links ``StatelessLSTM``, ``StatelessGRU`` (of a `GRUCell` with
-    ``reset_first``), ``StatelessMGU`` and their kin, whose gates are in another order and which
-    have one bias; `LSTM`, `GRU` and `RNN` as ``NStepLSTM`` and its kin.
+    Convolutions and fully connected layers have the same layout as in Chainer.  Recurrent cells are
+    written as the links ``StatelessLSTM``, ``StatelessGRU`` (for a `GRUCell` with ``reset_first``),
+    ``StatelessMGU`` and similar ones, which have one bias and another order of gates; `LSTM`, `GRU`
+    and `RNN` as ``NStepLSTM`` and similar links.
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ def save_chainer_npz(model: Any, path: str | Path, *, compression: bool = True) 
     path
         The file, which is written whole or not at all.
     compression
-        Whether it is compressed.
+        Whether the file is compressed.
 
     Raises
     ------
@@ -144,7 +146,7 @@ def save_chainer_npz(model: Any, path: str | Path, *, compression: bool = True) 
 
 
 def weights_of(function: str, model: Any) -> dict[str, Any]:
-    """The weights of a model as NumPy arrays, by Chainer's names."""
+    """Return the weights of a model as NumPy arrays, by Chainer's names."""
     arrays: dict[str, Any] = {}
     for part in _parts(model):
         for name, array in part.arrays(function).items():
@@ -161,24 +163,25 @@ def weights_of(function: str, model: Any) -> dict[str, Any]:
     return {name: np.asarray(array) for name, array in arrays.items()}
 
 
+@public("fdbr.nn")
 def load_chainer_npz(model: Any, path: str | Path, *, prefix: str = "", strict: bool = True) -> Any:
-    """A model with the weights of a file that Chainer's ``save_npz`` wrote.
+    """Return a model with the weights of a file that Chainer's ``save_npz`` wrote.
 
-    Names and layouts are those of `save_chainer_npz`.  A link that had no arrays yet, which Chainer
-    writes as `None`, counts as missing; the counts ``N`` of normalizations are passed by.  Nothing
-    in the file is unpickled.
+    Names and layouts are those of `save_chainer_npz`.  A link whose arrays were not yet
+    initialized, which Chainer writes as `None`, counts as missing; the counts ``N`` of
+    normalizations are ignored.  Nothing in the file is unpickled.
 
     Parameters
     ----------
     model
-        A model, of which everything is taken but its arrays.
+        The model into which weights are loaded: only its arrays are replaced.
     path
         The file.
     prefix
-        Where in the file the model's arrays stand, and of what else is there nothing is read:
-        ``"updater/model:main/"`` in a trainer's snapshot.
+        The path of the model's arrays in the file, such as ``"updater/model:main/"`` in a trainer's
+        snapshot; nothing else is read.
     strict
-        Whether names that are missing or unexpected are an error, or passed by.
+        Whether names that are missing or unexpected are an error, or ignored.
 
     Returns
     -------
@@ -190,8 +193,8 @@ def load_chainer_npz(model: Any, path: str | Path, *, prefix: str = "", strict: 
     OSError
         If the file cannot be read.
     ValueError
-        If it is damaged or no npz file; or if its names or shapes are not those of the model: the
-        message lists what is missing, unexpected and misshapen.
+        If it is damaged or not an npz file; or if its names or shapes are not those of the model:
+        the message lists what is missing, unexpected and misshapen.
 
     >>> import fdbr, pathlib, tempfile
     >>> import numpy as np
@@ -211,7 +214,7 @@ def load_chainer_npz(model: Any, path: str | Path, *, prefix: str = "", strict: 
 
 
 def with_weights(function: str, model: Any, given: Mapping[str, Any], strict: bool) -> Any:
-    """A model with weights by Chainer's names."""
+    """Return a model with weights that are given by Chainer's names."""
     parts = _parts(model)
     like: dict[str, Any] = {}
     for part in parts:
@@ -255,7 +258,7 @@ def _is_count(name: str) -> bool:
 
 @attrs.frozen
 class _Member:
-    """An array in a file, which is read when it is known to fit."""
+    """An array in a file, which is read lazily."""
 
     path: Path
     name: str
@@ -273,7 +276,7 @@ class _Member:
 _DAMAGES = (
     *(zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, RecursionError),
     *(ValueError, TypeError, KeyError, IndexError, OverflowError, SyntaxError, MemoryError),
-    *(OSError, struct.error),  # of places that are not in the file
+    *(OSError, struct.error),  # for offsets outside the file
 )
 
 
@@ -288,7 +291,7 @@ def _members(path: Path) -> dict[str, _Member]:
                     raise ValueError(f"{info.filename} is compressed as no npz file is")
                 with archive.open(info) as file:
                     shape, dtype = _header(file)
-                if dtype != np.dtype(object):  # which stands for None
+                if dtype != np.dtype(object):  # Chainer stores None as an object array
                     name = info.filename.removesuffix(".npy")
                     found[name] = _Member(path, info.filename, shape, dtype)
     except _DAMAGES as error:
@@ -300,7 +303,7 @@ def _members(path: Path) -> dict[str, _Member]:
 
 def _header(file: Any) -> tuple[tuple[int, ...], Any]:
     version = np.lib.format.read_magic(file)
-    if version != (1, 0):  # the others have headers of any length, which numbers never need
+    if version != (1, 0):  # other versions only serve long headers, which plain numbers never need
         raise ValueError(f"it has an array in version {version} of the format")
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     return shape, dtype

@@ -1,16 +1,16 @@
-"""The names of a model's arrays in another library's files.
+"""The names of a model's arrays in files of other libraries.
 
 An array's name is made of its path: the names of fields, the numbers of members of a tuple or list,
-and the keys of a dict.  A class may say otherwise, by an attribute (or a method) that gives a dict
-from paths below an object of it to names: ``torch_names`` for PyTorch's files and ONNX,
-``chainer_names`` for Chainer's.  A path is a field's name, or goes on from there as
-`tree.paths` writes it; of those that begin an array's path, the longest counts.  A name is
+and the keys of a dict.  A class can change names by an attribute (or a method) that gives a dict
+from paths within its objects to names: ``torch_names`` for PyTorch's files and ONNX,
+``chainer_names`` for Chainer's.  A path is a field's name, or continues from there as in
+`tree.paths`; the longest path that an array's path begins with applies.  A name is
 
-- a text, which stands for that part of the path, and may be made of several parts;
-- the empty text, of which there is nothing in the name (as of a `Sequential`'s ``layers``);
-- a tuple of texts: the name, and others under which the same array stands in files; one that begins
-  with ``~`` is older, and is read but not written;
-- `None`, of what is not in files, and stays as it is in the model.
+- a string, which replaces that part of the path, and may have several parts itself;
+- the empty string, which adds nothing to the name (as for a `Sequential`'s ``layers``);
+- a tuple of strings: the name, and other names of the same array in files; a name that begins with
+  ``~`` is an older one, which is read but not written;
+- `None` for an array that is not in files, and is kept as it is in the model.
 
 >>> import fdbr
 >>> @fdbr.frozen
@@ -45,17 +45,17 @@ class Entry:
     Attributes
     ----------
     number
-        Its place among the leaves.
+        The index among the leaves.
     names
-        The name in a file, and others under which it may stand there; empty if it is in none.
+        The name in a file, and other names of the array there; empty if it is not in files.
     leaf
         The array.
     node
-        The object in whose field it lies; or the one at which its name ended.
+        The object that holds it in a field; or the object at which its name ended.
     rest
         The path from there, where the name ended.
     older
-        Names under which it may stand in older files.
+        Names of the array in older files.
     """
 
     number: int
@@ -72,18 +72,18 @@ def entries(
     joint: str,
     ends: Callable[[Any], bool] = lambda node: False,
 ) -> list[Entry]:
-    """The arrays and numbers of a model, with their names in files.
+    """Return the arrays and numbers of a model, with their names in files.
 
     Parameters
     ----------
     model
         A tree.
     names_of
-        For an object in it, what its class says of names.
+        A function from an object in the tree to its class's names.
     joint
-        What stands between the parts of a name.
+        The separator of the parts of a name.
     ends
-        Whether names end at an object: what it holds has the name of the object.
+        Whether names end at an object: the arrays within then have the name of the object.
     """
     settle()
     accessors, leaves, _ = optree.tree_flatten_with_accessor(model, namespace=NAMESPACE)
@@ -101,25 +101,25 @@ def entries(
 def _steps(
     model: Any, accessor: Any, names_of: Callable[[Any], Names], ends: Callable[[Any], bool]
 ) -> tuple[list[Any], Any, str]:
-    """The name of each step of a path, the last object that it goes through, and the rest."""
+    """Return the names of a path's steps, the last object on it, and the path from there."""
     steps: list[Any] = []
-    place, node, inside = 0, model, model
-    while place < len(accessor):
+    index, node, inside = 0, model, model
+    while index < len(accessor):
         if fields_of(type(inside)) is not None:
             node = inside
         if ends(inside):
-            return steps, inside, accessor[place:].codify("").removeprefix(".")
-        name, end = getattr(accessor[place], "field", accessor[place].entry), place + 1
+            return steps, inside, accessor[index:].codify("").removeprefix(".")
+        name, end = getattr(accessor[index], "field", accessor[index].entry), index + 1
         known = names_of(inside)
-        for stop in range(len(accessor), place, -1) if known else ():
-            path = accessor[place:stop].codify("").removeprefix(".")
+        for stop in range(len(accessor), index, -1) if known else ():
+            path = accessor[index:stop].codify("").removeprefix(".")
             if path in known:
                 name, end = known[path], stop
                 break
         steps.append(name if name is None or isinstance(name, tuple) else str(name))
-        for step in accessor[place:end]:
+        for step in accessor[index:end]:
             inside = step(inside)
-        place = end
+        index = end
     return steps, node, ""
 
 
@@ -138,7 +138,7 @@ def _joined(steps: Sequence[Any], joint: str) -> tuple[str, ...]:
 
 
 def host(function: str, name: str, leaf: Any) -> Any:
-    """An array in host memory, in native byte order; a number is an array of no axes."""
+    """Return an array in host memory, in native byte order; a number becomes a 0-d array."""
     if isinstance(leaf, Tracer):
         raise TypeError(
             f"fdbr.nn.{function}: {name} is a traced value, which has no elements of its own; call "
@@ -161,18 +161,18 @@ def filled(
     optional: Callable[[str], bool] = lambda name: False,
     strict: bool = True,
 ) -> Any:
-    """The model with arrays from a file.
+    """Return the model with arrays from a file.
 
     Parameters
     ----------
     function
-        The one that messages name.
+        The name of the public function, for messages.
     model, wanted
-        A model, and what is in it.
+        A model, and its entries.
     given
-        By name, what has a shape and a dtype; with a method ``read``, if it is no array.
+        Arrays by name, or objects with a shape, a dtype and a method ``read``.
     ignored
-        Whether a name in the file is passed by where the model has none of it.
+        Whether a name in the file is ignored if the model does not have it.
     optional
         Whether an array of the model may be missing in the file.
     strict
@@ -206,7 +206,7 @@ def filled(
 
 
 def _misfit(leaf: Any, found: Any) -> str:
-    """The fault of an array of a file; an empty text if it fits."""
+    """Describe why an array of a file does not fit; empty if it does."""
     shape = tuple(getattr(leaf, "shape", ()))
     if tuple(found.shape) != shape:
         return f"file: {describe(found)}, model: {describe(leaf)}"
@@ -224,7 +224,7 @@ def _kind(dtype: Any) -> str:
 
 
 def put(array: Any, leaf: Any) -> Any:
-    """The elements of an array from a file in the place of a leaf."""
+    """Return the array from a file in the type, dtype and array module of a leaf."""
     if not hasattr(leaf, "dtype"):
         return type(leaf)(array.item())
     made = np.array(array, dtype=leaf.dtype, order="C")

@@ -1,7 +1,7 @@
-"""Programs of ONNX for batches of any size, made of programs for some sizes.
+"""ONNX programs for any batch size, made from programs for some sizes.
 
-They have the same nodes; some constants, most of which are shapes, differ.  Each of these is
-``a * size + c`` for the size of the batch, and computed so.
+These programs have the same nodes, and differ only in some constants, mostly shapes.  Each such
+constant is computed as ``a * size + c`` from the size of the batch.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ SIZES = (2, 3, 5)
 
 
 def resized(inputs: Any, size: int) -> Any:
-    """Inputs with so many examples, the given ones over and over."""
+    """Return inputs with ``size`` examples, which repeat the given ones."""
 
     def again(array: Any) -> Any:
         if not array.shape or not array.shape[0]:
@@ -34,7 +34,7 @@ def resized(inputs: Any, size: int) -> Any:
 
 
 def for_any_batch(onnx: Any, models: Sequence[Any]) -> Any:
-    """The program for batches of any size, of those for batches of `SIZES`."""
+    """Make a program for any batch size from those for the batch sizes `SIZES`."""
     model = models[0]
     graph = model.graph
     source = _Source(onnx, graph)
@@ -77,7 +77,7 @@ class _Source:
         return self.onnx.helper.make_node("Constant", [], [name], value=tensor)
 
     def size(self, dtype: Any) -> str:
-        """The name of the size as a number of a dtype."""
+        """Return the name of the batch size in a dtype."""
         if dtype == np.int64:
             return "batch_size"
         if dtype not in self.casts:
@@ -88,7 +88,7 @@ class _Source:
         return self.casts[dtype]
 
     def computed(self, constants: Sequence[Any]) -> list[Any]:
-        """The nodes for constants that are one but for the size."""
+        """Return the nodes that compute a constant that depends on the batch size."""
         arrays = [self.onnx.numpy_helper.to_array(node.attribute[0].t) for node in constants]
         first = arrays[0]
         name = constants[0].output[0]
@@ -96,7 +96,7 @@ class _Source:
             raise Unsupported("program for batches of any size: the shape of a constant depends")
         if all(array.shape == first.shape for array in arrays):
             return self.linear(name, arrays)
-        # What is the same for each example is made once, and handed to each.
+        # A value that is the same for each example is stored once and expanded.
         axes = [i for i, n in enumerate(first.shape) if any(a.shape[i] != n for a in arrays)]
         one = first[tuple(slice(0, 1) if i in axes else slice(None) for i in range(first.ndim))]
         if any(a.size == 0 or (a != one).any() for a in arrays):
@@ -107,25 +107,25 @@ class _Source:
         return [*shape, value, self.onnx.helper.make_node("Expand", inputs, [name])]
 
     def linear(self, name: str, arrays: Sequence[Any]) -> list[Any]:
-        """The nodes for ``a * size + c``."""
+        """Return the nodes for ``a * size + c``."""
         wide = [array.astype(np.float64) for array in arrays]
         dtype = arrays[0].dtype
-        slope = (wide[1] - wide[0]) / (SIZES[1] - SIZES[0])
-        start = wide[0] - slope * SIZES[0]
-        fits = all((start + slope * n == w).all() for n, w in zip(SIZES, wide, strict=True))
+        rate = (wide[1] - wide[0]) / (SIZES[1] - SIZES[0])
+        start = wide[0] - rate * SIZES[0]
+        fits = all((start + rate * n == w).all() for n, w in zip(SIZES, wide, strict=True))
         if not fits or dtype.kind not in "iuf":
             raise Unsupported("program for batches of any size: a constant depends on the size")
         helper, size = self.onnx.helper, self.size(dtype)
         return [
-            self.constant(f"{name}_slope", slope.astype(dtype)),
+            self.constant(f"{name}_rate", rate.astype(dtype)),
             self.constant(f"{name}_start", start.astype(dtype)),
-            helper.make_node("Mul", [f"{name}_slope", size], [f"{name}_part"]),
+            helper.make_node("Mul", [f"{name}_rate", size], [f"{name}_part"]),
             helper.make_node("Add", [f"{name}_part", f"{name}_start"], [name]),
         ]
 
 
 def _generalise(infos: Sequence[Any]) -> None:
-    """Give the lengths of an input or output that depend on the size a name."""
+    """Name the lengths of an input or output that depend on the batch size."""
     dims = [info.type.tensor_type.shape.dim for info in infos]
     for lengths in zip(*dims, strict=True):
         values = [length.dim_value for length in lengths]

@@ -1,4 +1,4 @@
-"""Models in ONNX's files."""
+"""Export of models to ONNX, and import of their parameters."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +17,7 @@ from fdbr.core.effects import without_effects
 from fdbr.core.tracer import Tracer
 from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.checks import describe, name_of
+from fdbr.errors.public import public
 from fdbr.nn.formats import onnx_shapes
 from fdbr.nn.formats.naming import Entry, filled, host
 from fdbr.nn.formats.onnx_batches import SIZES, for_any_batch, resized
@@ -30,13 +31,13 @@ _OPSET = 18
 _LARGEST = 2**31 - 2**20  # bytes; protobuf takes no more
 
 
+@public("fdbr.nn")
 def export_onnx(model: Any, inputs: Any, path: str | Path, *, dynamic_batch: bool = False) -> None:
     """Write a model as a program of ONNX, which other runtimes run.
 
-    The model is called once, as for inference; the operations that it does become nodes (of
-    operation set 18), its parameters initializers under their names in `save_torch_state`.  Shapes
-    are those of the inputs that are given.  It needs the package onnx:
-    ``pip install 'fdbr[onnx]'``.
+    The model is called once, as for inference; its operations become nodes (of operation set 18),
+    its parameters initializers under their names in `save_torch_state`.  Shapes are those of the
+    given inputs.  The package onnx is needed: ``pip install 'fdbr[onnx]'``.
 
     Parameters
     ----------
@@ -49,8 +50,8 @@ def export_onnx(model: Any, inputs: Any, path: str | Path, *, dynamic_batch: boo
     path
         The file, which is written whole or not at all.
     dynamic_batch
-        Whether the first axis of all inputs is that of the examples, of which there may be any
-        number.  The model is called for batches of some sizes then.
+        Whether the first axis of all inputs is a batch axis of any length.  The model is then
+        called for batches of several sizes.
 
     Raises
     ------
@@ -59,10 +60,10 @@ def export_onnx(model: Any, inputs: Any, path: str | Path, *, dynamic_batch: boo
     OSError
         If the file cannot be written.
     TypeError
-        If the model is no function, or an input is no array.
+        If the model is not a function, or an input is not an array.
     ValueError
-        If an operation has no counterpart in ONNX; the message names it.  Or if the model decides
-        by values which way it goes, which a program of ONNX cannot.
+        If an operation has no counterpart in ONNX; the message names it.  Or if the model branches
+        on values of arrays.
 
     >>> import fdbr
     >>> import numpy as np
@@ -80,9 +81,9 @@ def export_onnx(model: Any, inputs: Any, path: str | Path, *, dynamic_batch: boo
     onnx = devices.optional("nn.export_onnx", "onnx", "onnx")
     parameters = [e for e in torch_entries(model) if is_array(e.leaf)]
     calls = [resized(given, size) for size in SIZES] if dynamic_batch else [given]
-    places = [entry.number for entry in parameters]
+    positions = [entry.number for entry in parameters]
     try:
-        programs = [_captured(model, call, places) for call in calls]
+        programs = [_captured(model, call, positions) for call in calls]
         found = [
             _model(Graph(onnx, shared=not dynamic_batch), program, parameters, name_of(model))
             for program in programs
@@ -97,20 +98,20 @@ def export_onnx(model: Any, inputs: Any, path: str | Path, *, dynamic_batch: boo
         written.write_bytes(made.SerializeToString())
 
 
-def _captured(model: Any, given: tuple[Any, ...], places: Sequence[int]) -> Program:
-    """The program of a call; its inputs are those parameters, and the leaves of the arguments."""
+def _captured(model: Any, given: tuple[Any, ...], positions: Sequence[int]) -> Program:
+    """Capture a call as a program whose inputs are the parameters and the arguments' leaves."""
     leaves, structure = tree.flatten(model)
     values, form = tree.flatten(given)
 
     def run(traced: list[Any]) -> list[Any]:
         own = list(leaves)
-        for place, leaf in zip(places, traced, strict=False):
-            own[place] = leaf
+        for position, leaf in zip(positions, traced, strict=False):
+            own[position] = leaf
         called = tree.unflatten(structure, own)
-        return tree.leaves(called(*tree.unflatten(form, traced[len(places) :])))
+        return tree.leaves(called(*tree.unflatten(form, traced[len(positions) :])))
 
     with without_effects():
-        found = capture(run, model, [*(leaves[place] for place in places), *values])
+        found = capture(run, model, [*(leaves[i] for i in positions), *values])
     return dce(found.program)
 
 
@@ -181,7 +182,7 @@ def _write_step(graph: Graph, step: Instruction) -> None:
 
 
 def _taken_apart(graph: Graph, step: Instruction) -> None:
-    """Write a step by the steps that it is made of."""
+    """Write a step as the simpler steps it consists of."""
     lower = LOWERED.get(step.primitive)
     if lower is not None:
         steps = lower(step)
@@ -201,7 +202,7 @@ def _taken_apart(graph: Graph, step: Instruction) -> None:
     try:
         with np.errstate(all="ignore"):
             program = capture(value, step.primitive.value, examples).program
-    except Exception as error:  # it writes to memory, or is no function of traced values otherwise
+    except Exception as error:  # it writes to memory, or cannot take traced values
         raise Unsupported(f"counterpart of {step.primitive.name}") from error
     if any(getattr(part, "primitive", None) is step.primitive for part in program.steps):
         raise Unsupported(f"counterpart of {step.primitive.name}")
@@ -220,7 +221,7 @@ def _inline(
 
 
 def _unrolled(graph: Graph, step: Instruction, loop: Loop) -> None:
-    """Write the turns of a loop one after the other."""
+    """Write the iterations of a loop one after the other."""
     if loop.is_open:
         raise Unsupported("loop whose length depends on values")
     first, second = loop.carried, loop.carried + len(loop.rows)
@@ -231,12 +232,14 @@ def _unrolled(graph: Graph, step: Instruction, loop: Loop) -> None:
     rest = [graph.name(operand) for operand in step.operands[second:]]
     stacks: list[list[str]] = [[] for _ in body.outputs[kept:]]
     results: list[str] = names
-    for turn in range(loop.length):
+    for iteration in range(loop.length):
         rows = [
-            onnx_shapes.sliced(graph, graph.name(array), kind_of(array).shape, (start + turn * by,))
+            onnx_shapes.sliced(
+                graph, graph.name(array), kind_of(array).shape, (start + iteration * by,)
+            )
             for array, (start, by) in zip(arrays, loop.rows, strict=True)
         ]
-        data = [graph.constant(values[turn]) for values in loop.data]
+        data = [graph.constant(values[iteration]) for values in loop.data]
         given = [*results[:first], *rows, *data, *rest]
         graph.names.update(zip(body.inputs, given, strict=True))
         _write(graph, body)
@@ -250,21 +253,22 @@ def _unrolled(graph: Graph, step: Instruction, loop: Loop) -> None:
 # --- reading ------------------------------------------------------------------------
 
 
+@public("fdbr.nn")
 def load_onnx(model: Any, path: str | Path, *, strict: bool = True) -> Any:
-    """A model with the parameters of a file of ONNX: its initializers.
+    """Return a model with the parameters of a file of ONNX: its initializers.
 
     Names are those of `load_torch_state`, which PyTorch's exporter keeps, too.  The file's program
-    is not looked at.  It needs the package onnx: ``pip install 'fdbr[onnx]'``.
+    is ignored.  The package onnx is needed: ``pip install 'fdbr[onnx]'``.
 
     Parameters
     ----------
     model
-        A model, of which everything is taken but its arrays.
+        The model into which weights are loaded: only its arrays are replaced.
     path
         The file.
     strict
-        Whether names that are missing or unexpected are an error, or passed by: exporters that fold
-        constants make up names.
+        Whether names that are missing or unexpected are an error, or ignored: exporters that fold
+        constants invent names.
 
     Returns
     -------
@@ -278,15 +282,15 @@ def load_onnx(model: Any, path: str | Path, *, strict: bool = True) -> Any:
     OSError
         If the file cannot be read.
     ValueError
-        If it is damaged, or no file of ONNX; or if its names or shapes are not those of the model:
-        the message lists what is missing, unexpected and misshapen.
+        If it is damaged, or not a file of ONNX; or if its names or shapes are not those of the
+        model: the message lists what is missing, unexpected and misshapen.
     """
     onnx = devices.optional("nn.load_onnx", "onnx", "onnx")
     content = Path(path).read_bytes()
     try:
         found = onnx.load_model_from_string(content)
         given = {tensor.name: _array(onnx, tensor) for tensor in found.graph.initializer}
-    except Exception as error:  # of protobuf's own classes, which differ between its versions
+    except Exception as error:  # protobuf's exception classes differ between its versions
         raise ValueError(
             f"fdbr.nn.load_onnx: {path} is no file of ONNX, or is damaged: {error}"
         ) from error

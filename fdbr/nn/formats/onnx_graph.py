@@ -1,4 +1,4 @@
-"""A graph of ONNX in the making: its nodes, and the names of values."""
+"""A builder of ONNX graphs: nodes, and the names of values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["Graph", "Unsupported"]
 
 
 class Unsupported(Exception):
-    """Something of which ONNX has no counterpart; the text says what."""
+    """ONNX has no counterpart of something; the message names it."""
 
 
 class Graph:
@@ -23,7 +23,7 @@ class Graph:
     onnx
         The library.
     shared
-        Whether constants that are equal are one.
+        Whether equal constants are written once.
     """
 
     def __init__(self, onnx: Any, shared: bool = True) -> None:
@@ -37,7 +37,7 @@ class Graph:
         self._taken: set[str] = set()
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing has."""
+        """Return an unused name."""
         name, number = hint, 0
         while name in self._taken:
             number += 1
@@ -46,7 +46,7 @@ class Graph:
         return name
 
     def code(self, dtype: Any) -> int:
-        """ONNX's number of a dtype."""
+        """Return ONNX's number of a dtype."""
         try:
             code: int = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         except (KeyError, ValueError) as error:
@@ -54,13 +54,13 @@ class Graph:
         return code
 
     def emit(self, kind: str, inputs: Sequence[str], outs: int = 1, **attributes: Any) -> Any:
-        """Add a node; the name of its result, or those of several."""
+        """Add a node; returns the name of its result, or the names of several."""
         names = [self.fresh(kind.lower()) for _ in range(outs)]
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), names, **attributes))
         return names[0] if outs == 1 else names
 
     def constant(self, value: Any, dtype: Any = None) -> str:
-        """The name of an array or number that is known."""
+        """Return the name of a constant for an array or number."""
         array = np.asarray(to_numpy(value))
         array = np.asarray(array if dtype is None else array.astype(dtype))
         key = (id(value) if array.size > 8 else array.tobytes(), array.dtype, array.shape)
@@ -73,11 +73,11 @@ class Graph:
         return self._constants[key]
 
     def integers(self, values: Sequence[int]) -> str:
-        """The name of a list of integers, as shapes and axes are given."""
+        """Return the name of a constant list of integers, such as a shape."""
         return self.constant(np.array(list(values), np.int64))
 
     def name(self, operand: Any, dtype: Any = None) -> str:
-        """The name of an operand, in a dtype."""
+        """Return the name of an operand, cast to a dtype."""
         if not is_variable(operand):
             return self.constant(operand, dtype)
         name = self.names[operand]
@@ -86,26 +86,26 @@ class Graph:
         return self.cast(name, dtype)
 
     def cast(self, name: str, dtype: Any) -> str:
-        """A value in another dtype."""
+        """Return the name of a value cast to a dtype."""
         key = name, np.dtype(dtype)
         if key not in self._casts:
             self._casts[key] = self.emit("Cast", [name], to=self.code(dtype))
         return self._casts[key]
 
     def initializer(self, hint: str, array: Any) -> str:
-        """The name of a parameter."""
+        """Add an initializer; returns its name."""
         name = self.fresh(hint)
         self.code(array.dtype)
         self.initializers.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
     def info(self, name: str, kind: Kind) -> Any:
-        """The description of an input or output."""
+        """Return the description of an input or output."""
         return self.onnx.helper.make_tensor_value_info(name, self.code(kind.dtype), kind.shape)
 
 
 def dtypes(operands: Sequence[Any]) -> Any:
-    """The common dtype of operands, where Python's numbers are weak."""
+    """Return the common dtype of operands; Python numbers are weakly typed."""
     kinds = [kind_of(operand) for operand in operands]
     strong = [kind.dtype for kind in kinds if not kind.is_number]
     weak = [kind.type(0) for kind in kinds if kind.is_number]

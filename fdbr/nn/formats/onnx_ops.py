@@ -1,4 +1,4 @@
-"""The nodes of ONNX that do what a primitive does: elementwise functions, sums and products."""
+"""ONNX nodes of elementwise primitives, reductions and products."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +11,12 @@ from fdbr.nn.formats.onnx_graph import Graph, Unsupported, dtypes
 __all__ = ["WRITERS", "Writer", "writes"]
 
 Writer = Callable[[Graph, Instruction], Any]
-"""It adds nodes for a step, and gives the name of its result, or those of several."""
+"""A function that adds nodes for a step, and returns the name of its result, or the names of
+several.
+"""
 
 WRITERS: dict[str, Writer] = {}
-"""By the name of the primitive."""
+"""The writers by the names of primitives."""
 
 
 def writes(*names: str) -> Callable[[Writer], Writer]:
@@ -46,7 +48,7 @@ _TWO = {
     "bitwise_xor": "BitwiseXor",
 }  # fmt: skip
 
-_QUESTIONS = {
+_COMPARISONS = {
     "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater",
     "greater_equal": "GreaterOrEqual",
 }  # fmt: skip
@@ -61,19 +63,19 @@ def _one(graph: Graph, step: Instruction) -> str:
 @writes(*_TWO)
 def _two(graph: Graph, step: Instruction) -> str:
     kind, dtype = _TWO[step.primitive.name], step.outs[0].kind.dtype
-    if dtype.kind == "b":  # of which arithmetic is logic
+    if dtype.kind == "b":  # ONNX has logic instead of arithmetic for booleans
         kind = {"Add": "Or", "Max": "Or", "Mul": "And", "Min": "And"}.get(kind, kind)
         kind = kind.removeprefix("Bitwise")
     return str(graph.emit(kind, [graph.name(operand, dtype) for operand in step.operands]))
 
 
-@writes(*_QUESTIONS)
-def _question(graph: Graph, step: Instruction) -> str:
+@writes(*_COMPARISONS)
+def _comparison(graph: Graph, step: Instruction) -> str:
     dtype = dtypes(step.operands)
     if dtype.kind == "b" and step.primitive.name != "equal":
         dtype = np.dtype(np.int32)
     names = [graph.name(operand, dtype) for operand in step.operands]
-    return str(graph.emit(_QUESTIONS[step.primitive.name], names))
+    return str(graph.emit(_COMPARISONS[step.primitive.name], names))
 
 
 @writes("not_equal")
@@ -104,7 +106,7 @@ def _special(graph: Graph, step: Instruction) -> str:
 
 
 def _formula(*names: str) -> Callable[[Any], Writer]:
-    """A writer that is a function of a `_Calculator` and the names of the operands."""
+    """Make a writer from a function of a `_Calculator` and the names of the operands."""
 
     def decorate(function: Any) -> Writer:
         def write(graph: Graph, step: Instruction) -> str:
@@ -192,16 +194,16 @@ def _full_like(graph: Graph, step: Instruction) -> str:
     return str(graph.emit("Expand", [value, graph.integers(kind.shape)]))
 
 
-# --- folds --------------------------------------------------------------------------
+# --- reductions --------------------------------------------------------------------------
 
-_FOLDS = {
+_REDUCTIONS = {
     "sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin",
     "prod": "ReduceProd", "logsumexp": "ReduceLogSumExp", "euclidean": "ReduceL2",
 }  # fmt: skip
 
 
-def folded(graph: Graph, kind: str, name: str, step: Instruction) -> str:
-    """The fold of a value along the axes of a step."""
+def reduced(graph: Graph, kind: str, name: str, step: Instruction) -> str:
+    """Reduce a value along the axes of a step."""
     rank = len(kind_of(step.operands[0]).shape)
     axes = tuple(step.params["axes"])
     if not axes:
@@ -210,10 +212,10 @@ def folded(graph: Graph, kind: str, name: str, step: Instruction) -> str:
     return str(graph.emit(kind, [name, graph.integers(axes)], keepdims=int(keep)))
 
 
-@writes(*_FOLDS)
-def _fold(graph: Graph, step: Instruction) -> str:
+@writes(*_REDUCTIONS)
+def _reduction(graph: Graph, step: Instruction) -> str:
     name = graph.name(step.operands[0], step.outs[0].kind.dtype)
-    return folded(graph, _FOLDS[step.primitive.name], name, step)
+    return reduced(graph, _REDUCTIONS[step.primitive.name], name, step)
 
 
 @writes("sum_of_rows")
@@ -226,26 +228,26 @@ def _sum_of_rows(graph: Graph, step: Instruction) -> str:
 def _any_or_all(graph: Graph, step: Instruction) -> str:
     name = graph.cast(graph.name(step.operands[0], bool), np.int32)
     kind = "ReduceMax" if step.primitive.name == "any" else "ReduceMin"
-    return graph.cast(folded(graph, kind, name, step), bool)
+    return graph.cast(reduced(graph, kind, name, step), bool)
 
 
 @writes("count_nonzero")
 def _count_nonzero(graph: Graph, step: Instruction) -> str:
     name = graph.cast(graph.name(step.operands[0], bool), step.outs[0].kind.dtype)
-    return folded(graph, "ReduceSum", name, step)
+    return reduced(graph, "ReduceSum", name, step)
 
 
 @writes("squared_distance")
 def _squared_distance(graph: Graph, step: Instruction) -> str:
     away = graph.emit("Sub", [graph.name(operand) for operand in step.operands])
-    return folded(graph, "ReduceSumSquare", away, step)
+    return reduced(graph, "ReduceSumSquare", away, step)
 
 
 @writes("about_mean")
 def _about_mean(graph: Graph, step: Instruction) -> list[str]:
     name = graph.name(step.operands[0])
-    mean = folded(graph, "ReduceMean", name, step)
-    return [folded(graph, "ReduceSumSquare", graph.emit("Sub", [name, mean]), step), mean]
+    mean = reduced(graph, "ReduceMean", name, step)
+    return [reduced(graph, "ReduceSumSquare", graph.emit("Sub", [name, mean]), step), mean]
 
 
 @writes("argmax", "argmin")
@@ -295,8 +297,8 @@ def _affine(graph: Graph, step: Instruction) -> str:
     names = [graph.name(operand, dtype) for operand in step.operands]
     if len(kind_of(step.operands[0]).shape) == 2:
         return str(graph.emit("Gemm", names, transB=1))
-    turned = graph.emit("Transpose", [names[1]], perm=[1, 0])
-    product = graph.emit("MatMul", [names[0], turned])
+    transposed = graph.emit("Transpose", [names[1]], perm=[1, 0])
+    product = graph.emit("MatMul", [names[0], transposed])
     return str(product if len(names) == 2 else graph.emit("Add", [product, names[2]]))
 
 

@@ -1,4 +1,4 @@
-"""The nodes of ONNX that arrange elements: shapes, indices, and windows."""
+"""ONNX nodes of primitives that rearrange elements: shapes, indices and windows."""
 
 import math
 from typing import Any
@@ -65,12 +65,12 @@ def _flip(graph: Graph, step: Instruction) -> str:
 def _roll(graph: Graph, step: Instruction) -> str:
     name, shape = graph.name(step.operands[0]), kind_of(step.operands[0]).shape
     for shift, axis in zip(step.params["shift"], step.params["axis"], strict=True):
-        place = -shift % max(shape[axis], 1)
-        if place:
+        first = -shift % max(shape[axis], 1)
+        if first:
             full = [slice(None)] * len(shape)
             parts = [
                 sliced(graph, name, shape, [*full[:axis], part, *full[axis + 1 :]])
-                for part in (slice(place, None), slice(0, place))
+                for part in (slice(first, None), slice(0, first))
             ]
             name = graph.emit("Concat", parts, axis=axis)
     return name
@@ -112,24 +112,24 @@ def _triangle(graph: Graph, step: Instruction) -> str:
 
 
 def _spread(key: Any, rank: int) -> list[Any]:
-    """A key with a part for each axis, and for each new one."""
+    """Expand an indexing key to one part for each axis and each new axis."""
     parts = list(key) if isinstance(key, tuple | list) else [key]
     missing = rank - sum(part is not None and part is not Ellipsis for part in parts)
-    place = next((i for i, part in enumerate(parts) if part is Ellipsis), None)
-    if place is None:
+    ellipsis = next((i for i, part in enumerate(parts) if part is Ellipsis), None)
+    if ellipsis is None:
         return parts + [slice(None)] * missing
-    return parts[:place] + [slice(None)] * missing + parts[place + 1 :]
+    return parts[:ellipsis] + [slice(None)] * missing + parts[ellipsis + 1 :]
 
 
 def sliced(graph: Graph, name: str, shape: Any, key: Any) -> str:
-    """A value read at a key of slices, integers and new axes."""
+    """Index a value by slices, integers and new axes; returns its name."""
     parts = _spread(key, len(shape))
     starts, ends, axes, steps = [], [], [], []
-    lost, new, axis, place = [], [], 0, 0
+    lost, new, axis, new_axis = [], [], 0, 0
     for part in parts:
         if part is None:
-            new.append(place)
-            place += 1
+            new.append(new_axis)
+            new_axis += 1
             continue
         n = shape[axis]
         if isinstance(part, slice):
@@ -139,7 +139,7 @@ def sliced(graph: Graph, name: str, shape: Any, key: Any) -> str:
                 ends.append(stop if stop >= 0 else -_END)
                 axes.append(axis)
                 steps.append(step)
-            place += 1
+            new_axis += 1
         else:
             index = int(part) % n
             starts.append(index)
@@ -173,22 +173,22 @@ def _gather(graph: Graph, step: Instruction) -> str:
     x, *indices = step.operands
     kind = kind_of(x)
     parts = _spread(step.params["key"], len(kind.shape))
-    places = [i for i, part in enumerate(parts) if part is SLOT]
+    axes = [i for i, part in enumerate(parts) if part is SLOT]
     if any(part is not SLOT and not isinstance(part, slice) for part in parts):
         raise Unsupported("an index array beside integers or new axes in one key")
     if any(kind_of(index).dtype.kind not in "iu" for index in indices):
         raise Unsupported("an index array that is a mask")
     plain = [slice(None) if part is SLOT else part for part in parts]
     name = sliced(graph, graph.name(x), kind.shape, plain)
-    if len(places) == 1:
-        return str(graph.emit("Gather", [name, graph.name(indices[0])], axis=places[0]))
-    if places != list(range(len(places))):
+    if len(axes) == 1:
+        return str(graph.emit("Gather", [name, graph.name(indices[0])], axis=axes[0]))
+    if axes != list(range(len(axes))):
         raise Unsupported("several index arrays that are not the first of their key")
     return str(graph.emit("GatherND", [name, _columns(graph, indices)]))
 
 
 def _columns(graph: Graph, indices: Any) -> str:
-    """Index arrays beside each other along a last axis."""
+    """Stack index arrays along a new last axis."""
     shape = np.broadcast_shapes(*(kind_of(index).shape for index in indices))
     wide = graph.integers((*shape, 1))
     columns = []
@@ -201,7 +201,7 @@ def _columns(graph: Graph, indices: Any) -> str:
 
 @writes("replace", "increase")
 def _replace(graph: Graph, step: Instruction) -> str:
-    """Write, or add, values at places that index arrays name."""
+    """Write, or add, values at the positions of index arrays."""
     x, values, *indices = step.operands
     key, dtype = step.params["key"], step.outs[0].kind.dtype
     if any(part is not SLOT for part in key):
@@ -223,7 +223,7 @@ def _pick(graph: Graph, step: Instruction) -> str:
 
 
 @writes("top_indices", "argsort")
-def _top_places(graph: Graph, step: Instruction) -> str:
+def _top_indices(graph: Graph, step: Instruction) -> str:
     axis = int(step.params["axis"])
     count = step.outs[0].kind.shape[axis]
     names = [graph.name(step.operands[0]), graph.integers([count])]
@@ -246,7 +246,7 @@ def _settings(geometry: Any) -> dict[str, Any]:
 
 
 def _with_one_batch_axis(graph: Graph, step: Instruction, write: Any) -> str:
-    """The result for images with any number of batch axes; ONNX has one."""
+    """Apply a node to images with any number of batch axes, which ONNX restricts to one."""
     kind, out = kind_of(step.operands[0]), step.outs[0].kind
     rank = len(step.params["geometry"].kernel) + 1
     name = graph.name(step.operands[0], out.dtype)
@@ -309,7 +309,7 @@ def _windows(graph: Graph, step: Instruction) -> str:
 
 
 def _one_at_each_position(graph: Graph, step: Instruction) -> str:
-    """Kernels that are 1 at one position, of all positions."""
+    """Return one-hot kernels, one for each position of the kernel."""
     kernel = step.params["geometry"].kernel
     count = math.prod(kernel)
     return graph.constant(np.eye(count).reshape(count, 1, *kernel), step.outs[0].kind.dtype)
@@ -317,7 +317,7 @@ def _one_at_each_position(graph: Graph, step: Instruction) -> str:
 
 @writes("unfold_windows")
 def _columns_of_windows(graph: Graph, step: Instruction) -> str:
-    """ONNX has no such node, but convolutions; the axes before the spatial ones are examples."""
+    """Write the columns of windows as a convolution with one-hot kernels."""
     geometry, kind = step.params["geometry"], kind_of(step.operands[0])
     size = kind.shape[-len(geometry.kernel) :]
     lead = math.prod(kind.shape[: -len(size)])

@@ -1,4 +1,4 @@
-"""Arrays in safetensors files, read when they are asked for."""
+"""Arrays in safetensors files, read lazily."""
 
 import functools
 import json
@@ -18,7 +18,7 @@ _DTYPES = {
     "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "F32": "float32",
     "F64": "float64", "C64": "complex64", "BF16": "float32",
 }  # fmt: skip
-_LONGEST = 100_000_000  # bytes of a header; safetensors itself takes no longer one
+_LONGEST = 100_000_000  # bytes of a header; the limit of safetensors itself
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class _Stored:
     stored: str
 
     def read(self) -> Any:
-        """The elements; those of bfloat16 as float32."""
+        """Return the elements; bfloat16 as float32."""
         count = int(np.prod(self.shape, dtype=object))
         kind = "<u2" if self.stored == "BF16" else np.dtype(self.dtype).newbyteorder("<")
         array = np.fromfile(self.path, kind, count, offset=self.start).reshape(self.shape)
@@ -43,7 +43,7 @@ class _Stored:
 
 
 def read_safetensors(function: str, path: Path) -> Mapping[str, Any]:
-    """The tensors in a file by name; a ValueError if it is none, or damaged."""
+    """Return the tensors in a file by name."""
     where = f"fdbr.nn.{function}: {path}"
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -54,7 +54,7 @@ def read_safetensors(function: str, path: Path) -> Mapping[str, Any]:
             )
         header = file.read(length)
     try:
-        with safe_open(os.fspath(path), framework="np"):  # which checks the header
+        with safe_open(os.fspath(path), framework="np"):  # this checks the header
             found = json.loads(header)
     except (SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(

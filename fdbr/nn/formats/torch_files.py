@@ -1,8 +1,8 @@
 """Tensors in files of ``torch.save``, read without PyTorch, and without unpickling.
 
-Such a file has a program for pickle's machine, which may call anything.  It is not run here: the
-few instructions of which state dicts are made are followed, where a call is the making of a tensor
-or an ordered dict, and anything else is refused by its name.
+Such a file holds a program for pickle's virtual machine, which could call any function.  It is not
+run here: an interpreter follows the few instructions that state dicts consist of, calls only the
+constructors of tensors and ordered dicts, and raises for anything else.
 """
 
 import io
@@ -33,7 +33,7 @@ _DAMAGES = (
     *(zipfile.BadZipFile, NotImplementedError, EOFError, OverflowError, RecursionError),
     *(OSError, struct.error, RuntimeError, MemoryError),
     *(ValueError, TypeError, IndexError, KeyError, AttributeError),
-)  # what is raised by a program that is none, or an archive
+)  # errors raised for damaged programs and archives
 
 
 class _BadFileError(ValueError):
@@ -49,7 +49,7 @@ class _Global:
 
 @attrs.frozen
 class _Storage:
-    """The numbers of one or more tensors: where they are read, and of what kind they are."""
+    """The elements of one or more tensors: how they are read, and their dtype."""
 
     key: str
     dtype: str
@@ -59,7 +59,7 @@ class _Storage:
 
 @attrs.frozen
 class _Tensor:
-    """A tensor in a file, which is read when it is asked for."""
+    """A tensor in a file, which is read lazily."""
 
     storage: _Storage
     offset: int
@@ -71,7 +71,7 @@ class _Tensor:
         return np.dtype("float32" if self.storage.dtype == "bf16" else self.storage.dtype)
 
     def read(self) -> Any:
-        """The elements; those of bfloat16 as float32."""
+        """Return the elements; bfloat16 as float32."""
         kind = np.dtype("<u2" if self.storage.dtype == "bf16" else self.storage.dtype)
         numbers = np.frombuffer(self.storage.read(self.storage.count * kind.itemsize), kind)
         strides = tuple(stride * kind.itemsize for stride in self.strides)
@@ -83,7 +83,7 @@ class _Tensor:
 
 
 def read_torch(function: str, path: Path) -> Any:
-    """The object in a file of ``torch.save``; its tensors have a shape, a dtype and `read`."""
+    """Read a file of ``torch.save``; its tensors have a shape, a dtype and `read`."""
     where = f"fdbr.nn.{function}: {path}"
     try:
         if zipfile.is_zipfile(path):
@@ -133,9 +133,9 @@ def _zipped(path: Path) -> Any:
 
 
 def _legacy(path: Path) -> Any:
-    """The object in a file as PyTorch wrote it before 1.6: programs, and storages behind them."""
+    """Read a file of PyTorch before 1.6: pickle programs, followed by storages."""
     storages: dict[str, _Storage] = {}
-    places: dict[str, tuple[int, int]] = {}
+    offsets: dict[str, tuple[int, int]] = {}
 
     def storage(parts: Any) -> _Storage:
         kind, key, count = parts[1], str(parts[2]), operator.index(parts[4])
@@ -143,7 +143,7 @@ def _legacy(path: Path) -> Any:
             raise _BadFileError("has views of storages, as PyTorch wrote them before 0.4")
 
         def read(length: int) -> bytes:
-            start, numbers = places.get(key, (0, -1))
+            start, numbers = offsets.get(key, (0, -1))
             with open(path, "rb") as file:
                 file.seek(start)
                 content = file.read(length)
@@ -168,13 +168,13 @@ def _legacy(path: Path) -> Any:
         for key in _run(file, storage):
             (numbers,) = np.frombuffer(_exactly(file.read(8), 8), "<i8").tolist()
             kind = storages[key].dtype
-            places[key] = content.tell(), numbers
+            offsets[key] = content.tell(), numbers
             content.seek(numbers * (2 if kind == "bf16" else np.dtype(kind).itemsize), os.SEEK_CUR)
     return found
 
 
 class _Bounded:
-    """A file of which no more is asked than it has: a reader makes room for all that is asked."""
+    """A file whose reads are limited to its size, as readers allocate all that is requested."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.size = os.fstat(file.fileno()).st_size
@@ -206,11 +206,11 @@ def _typed(kind: Any, key: str, count: int, most: int, read: Any) -> _Storage:
     return _Storage(key, dtype, count, read)
 
 
-# --- the machine --------------------------------------------------------------------
+# --- the interpreter --------------------------------------------------------------------
 
 
 def _rebuild(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> _Tensor:
-    """A tensor, whose numbers all lie in its storage."""
+    """Return a tensor after checking that it lies within its storage."""
     shape = tuple(map(operator.index, size))
     strides = tuple(map(operator.index, stride))
     if not isinstance(storage, _Storage) or len(shape) != len(strides):
@@ -237,12 +237,12 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def _run(file: Any, storage: Callable[[Any], _Storage]) -> Any:
-    """The object that one program makes; the file is left behind its end."""
-    return _Machine(storage).run(file)
+    """Interpret one pickle program, and return its object; leaves the file at its end."""
+    return _Interpreter(storage).run(file)
 
 
-class _Machine:
-    """Pickle's machine, with the few instructions that make containers, numbers and tensors."""
+class _Interpreter:
+    """An interpreter of the pickle instructions for containers, numbers and tensors."""
 
     def __init__(self, storage: Callable[[Any], _Storage]) -> None:
         self.storage = storage
@@ -252,8 +252,8 @@ class _Machine:
 
     def run(self, file: Any) -> Any:
         begin = file.tell()
-        for opcode, argument, place in pickletools.genops(file):
-            if place is not None and place - begin > _LONGEST:
+        for opcode, argument, position in pickletools.genops(file):
+            if position is not None and position - begin > _LONGEST:
                 raise _BadFileError("has a program that is too long")
             self.step(opcode.name, argument)
         return self.stack[-1]
@@ -288,7 +288,7 @@ class _Machine:
             self.containers(name)
 
     def containers(self, name: str) -> None:
-        """The instructions that fill containers."""
+        """Run an instruction that fills containers."""
         if name in ("TUPLE1", "TUPLE2", "TUPLE3"):
             count = int(name[-1])
             self.stack[-count:] = [tuple(self.stack[-count:])]

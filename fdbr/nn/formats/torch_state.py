@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 from fdbr.core.array_modules import is_array, lock
 from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.nn.formats.naming import Entry, entries, filled, host
 from fdbr.nn.formats.safetensors_files import read_safetensors
 from fdbr.nn.formats.torch_files import read_torch
@@ -24,7 +25,7 @@ _NESTED = ("state_dict", "model_state_dict", "model")
 
 
 def torch_entries(model: Any) -> list[Entry]:
-    """The arrays of a model, with their names in PyTorch."""
+    """Return the arrays of a model, with their names in PyTorch."""
     return entries(model, _names_of, ".")
 
 
@@ -33,27 +34,28 @@ def _names_of(node: Any) -> Mapping[str, Any]:
     return (found() if callable(found) else found) or {}
 
 
+@public("fdbr.nn")
 def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
-    """A model with the weights of a PyTorch module's state dict.
+    """Return a model with the weights of a PyTorch module's state dict.
 
     Names are paths, written as PyTorch does: ``layers.0.weight`` is ``model.layers[0].weight``, and
-    the members of a `Sequential` have their numbers alone.  A class whose fields are called
-    otherwise than PyTorch's says so in ``torch_names``, a dict from fields to names:
-    ``torch_names = {"proj": "out_proj"}``; of a name that is empty nothing is written, and one
-    that is `None` is in no state dict.  ``num_batches_tracked`` is passed by, and so are names that
-    end as one of those in a class's ``torch_ignored``.
+    the members of a `Sequential` have their numbers alone.  A class whose fields have other names
+    than PyTorch's gives these in ``torch_names``, a dict from fields to names: ``torch_names =
+    {"proj": "out_proj"}``; an empty name adds nothing to the path, and `None` means that the field
+    is in no state dict.  ``num_batches_tracked`` is ignored, and so are names that end in one of a
+    class's ``torch_ignored``.
 
     Parameters
     ----------
     model
-        A model, of which everything is taken but its arrays.
+        The model into which weights are loaded: only its arrays are replaced.
     state
         A dict of arrays or tensors by name, such as ``module.state_dict()``; or the path of a
         ``.safetensors`` file, or of a ``.pt`` or ``.pth`` file that ``torch.save`` wrote, whose
         tensors are read without PyTorch and without running anything that is in the file.  In such
-        a file the dict may stand under ``state_dict``, ``model_state_dict`` or ``model``.
+        a file the dict may be under the key ``state_dict``, ``model_state_dict`` or ``model``.
     strict
-        Whether names that are missing or unexpected are an error, or passed by.
+        Whether names that are missing or unexpected are an error, or ignored.
 
     Returns
     -------
@@ -67,7 +69,7 @@ def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
     TypeError
         If ``state`` is something else.
     ValueError
-        If a file is damaged, or holds something beside tensors; or if its names or shapes are not
+        If a file is damaged, or holds other objects than tensors; or if its names or shapes are not
         those of the model: the message lists what is missing, unexpected and misshapen.
 
     >>> import fdbr
@@ -90,7 +92,7 @@ def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
 
 
 def _ignored(part: Any) -> set[str]:
-    """The endings of names that the classes of a model's parts pass by."""
+    """Return the endings of names that the classes of a model's parts ignore."""
     if isinstance(part, tuple | list):
         return set().union(*map(_ignored, part))
     if isinstance(part, dict):
@@ -106,11 +108,12 @@ def _is_count(name: str) -> bool:
     return name.rpartition(".")[2] == _COUNT
 
 
+@public("fdbr.nn")
 def save_torch_state(model: Any, path: str | Path | None = None) -> dict[str, Any]:
-    """The state dict that PyTorch's module of the same layers loads.
+    """Return the state dict that PyTorch's module of the same layers loads.
 
-    Names are those of `load_torch_state`.  Beside each ``running_mean`` stands a
-    ``num_batches_tracked`` of 0, without which PyTorch takes no batch normalization's statistics.
+    Names are those of `load_torch_state`.  Each ``running_mean`` is accompanied by a
+    ``num_batches_tracked`` of 0, without which PyTorch loads no batch normalization.
 
     Parameters
     ----------
@@ -123,8 +126,8 @@ def save_torch_state(model: Any, path: str | Path | None = None) -> dict[str, An
     Returns
     -------
     dict
-        Read-only NumPy arrays by name; ``{name: torch.tensor(value)}`` of it is what
-        ``load_state_dict`` takes.
+        Read-only NumPy arrays by name; ``load_state_dict`` takes ``{name: torch.tensor(value)}`` of
+        it.
 
     Raises
     ------
@@ -133,7 +136,7 @@ def save_torch_state(model: Any, path: str | Path | None = None) -> dict[str, An
     TypeError
         If an array is traced.
     ValueError
-        If two arrays have one name, or ``path`` ends as files of ``torch.save`` do.
+        If two arrays have one name, or ``path`` has the extension of files of ``torch.save``.
 
     >>> import fdbr
     >>> layer = fdbr.nn.Linear.init(fdbr.random.key(0), 2, 1)
@@ -172,7 +175,7 @@ def _write(path: Path, state: dict[str, Any]) -> None:
             raise OSError(f"fdbr.nn.save_torch_state: {path}: {error}") from error
 
 
-# --- what is given ------------------------------------------------------------------
+# --- state dicts ------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -185,7 +188,7 @@ class _Tensor:
 
     def read(self) -> Any:
         value = self.tensor.detach().cpu()
-        if str(value.dtype) == "torch.bfloat16":  # which NumPy has not; float32 holds it all
+        if str(value.dtype) == "torch.bfloat16":  # NumPy lacks it
             value = value.float()
         return value.resolve_conj().resolve_neg().numpy()
 

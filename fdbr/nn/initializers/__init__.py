@@ -10,7 +10,6 @@ Weights are laid out as in PyTorch, ``(out, in, *kernel)``: ``fan_in`` is
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.errors.public import guard, guard_methods
 from fdbr.nn.initializers.bilinear_filters import (
     LinearFilter,
     downsampling_conv_filter,
@@ -103,11 +102,3 @@ __dir__ = __all__.copy  # `dir` shows the public names alone
 
 Initializer = Callable[..., Any]
 """An initializer: a function of a key, a shape and a dtype."""
-
-guard("fdbr.nn.initializers")
-for kind in (
-    *(Normal, TruncatedNormal, Uniform, VarianceScaling, Orthogonal, Constant),
-    *(Identity, Dirac, DeltaOrthogonal, Sparse, LinearFilter),
-):
-    guard_methods(kind, "fdbr.nn.initializers", "__call__")
-del kind

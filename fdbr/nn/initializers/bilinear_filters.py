@@ -1,15 +1,17 @@
-"""Initial weights that make a convolution interpolate."""
+"""Initial weights of convolutions that interpolate."""
 
 from typing import Any
 
 import numpy as np
 
 from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.public import explaining, public
 from fdbr.tree import frozen, static
 
 __all__ = ["LinearFilter", "downsampling_conv_filter", "upsampling_deconv_filter"]
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class LinearFilter:
     """Kernels that interpolate linearly along each axis, one for each channel.
@@ -23,8 +25,10 @@ class LinearFilter:
 
     upsampling: bool = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape, ``(channels, channels, *kernel)`` or ``(channels, 1, *kernel)``.
+        """Return an array of that shape, ``(channels, channels, *kernel)`` or ``(channels, 1,
+        *kernel)``.
 
         Channels are not mixed: between two different ones the weights are 0.  The key is not used
         and may be `None`.
@@ -55,8 +59,9 @@ class LinearFilter:
         return lock(array_module(key).array(weight, dtype=dtype))
 
 
+@public("fdbr.nn.initializers")
 def upsampling_deconv_filter() -> LinearFilter:
-    """Weights of a transposed convolution that makes images larger, by linear interpolation.
+    """Return an initializer of transposed convolutions that upsample images linearly.
 
     The stride that goes with them is ``(kernel + 1) // 2``: Long, Shelhamer & Darrell, *Fully
     convolutional networks for semantic segmentation*, CVPR 2015.
@@ -67,8 +72,9 @@ def upsampling_deconv_filter() -> LinearFilter:
     return LinearFilter(True)
 
 
+@public("fdbr.nn.initializers")
 def downsampling_conv_filter() -> LinearFilter:
-    """Weights of a convolution that makes images smaller, by weighted means.
+    """Return an initializer of convolutions that downsample images by weighted means.
 
     They are those of `upsampling_deconv_filter`, divided by their sum, and so is the stride.
 

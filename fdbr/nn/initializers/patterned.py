@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import random
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import explaining, public
 from fdbr.nn.initializers.random import fans, lecun_normal, one_of, positive
 from fdbr.ops.dtypes import rounded_like
 from fdbr.tree import frozen, static
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Orthogonal:
     """Matrices with orthonormal rows or columns, whichever are fewer, times ``gain``.
@@ -43,8 +45,9 @@ class Orthogonal:
     gain: float = static()
     mode: str = static(default="auto")
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape, a matrix of ``shape[0]`` rows, and dtype.
+        """Return an array of that shape, a matrix of ``shape[0]`` rows, and dtype.
 
         Raises
         ------
@@ -69,26 +72,30 @@ class Orthogonal:
         return lock(xp.array(self.gain * matrix.reshape(shape), dtype=dtype, order="C"))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Constant:
     """One value everywhere."""
 
     value: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape and dtype; the key is not used and may be `None`."""
+        """Return an array of that shape and dtype; the key is not used and may be `None`."""
         return lock(array_module(key).full(shape, self.value, dtype=dtype))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Identity:
-    """A matrix of ``scale`` on its diagonal and 0 elsewhere, square unless ``wide`` says else."""
+    """A matrix with ``scale`` on its diagonal and 0 elsewhere, square unless ``wide``."""
 
     scale: float = static()
     wide: bool = static(default=False)
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape and dtype; the key is not used and may be `None`."""
+        """Return an array of that shape and dtype; the key is not used and may be `None`."""
         if len(shape) != 2 or (shape[0] != shape[1] and not self.wide):
             name, what = ("eye", "a") if self.wide else ("identity", "a square")
             raise ValueError(
@@ -98,14 +105,16 @@ class Identity:
         return lock(xp.eye(*shape, dtype=dtype) * xp.asarray(self.scale, dtype=dtype))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Dirac:
-    """Convolutions that hand on their inputs: 1 at the middle of kernels, in ``groups`` groups."""
+    """Identity convolutions: 1 at the middle of kernels, in ``groups`` groups."""
 
     groups: int = static(default=1)
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape, ``(out, in, *kernel)``, and dtype; the key may be `None`."""
+        """Return an array ``(out, in, *kernel)``; the key is not used and may be `None`."""
         xp = array_module(key)
         out, middle = xp.zeros(shape, dtype=dtype), _middle("dirac", shape)
         if shape[0] % self.groups:
@@ -115,19 +124,21 @@ class Dirac:
             )
         size = shape[0] // self.groups
         for group in range(self.groups):
-            places = xp.arange(min(size, shape[1]))
-            out[(group * size + places, places, *middle)] = 1
+            channels = xp.arange(min(size, shape[1]))
+            out[(group * size + channels, channels, *middle)] = 1
         return lock(out)
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class DeltaOrthogonal:
-    """Convolutions that are one orthogonal matrix at the middle of their kernels, and 0 else."""
+    """Convolutions with an orthogonal matrix at the middle of their kernels, and 0 elsewhere."""
 
     gain: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape, ``(out, in, *kernel)``, and dtype."""
+        """Return an array of that shape, ``(out, in, *kernel)``, and dtype."""
         middle = _middle("delta_orthogonal", shape)
         if shape[0] < shape[1]:
             raise ValueError(
@@ -140,30 +151,32 @@ class DeltaOrthogonal:
         return lock(out)
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Sparse:
-    """Normal matrices, in each column of which a share of the numbers is 0."""
+    """Normal matrices in which a share of each column is 0."""
 
     sparsity: float = static()
     stddev: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """A matrix of that shape and dtype."""
+        """Return a matrix of that shape and dtype."""
         if len(shape) != 2:
             raise ValueError(
                 f"fdbr.nn.initializers.sparse: shape {tuple(shape)} must be that of a matrix"
             )
-        value_key, place_key = random.split(key)
+        value_key, rank_key = random.split(key)
         draws = random.normal(value_key, shape, dtype)
         draws = rounded_like(draws * self.stddev, draws)
         xp = array_module(draws)
         zeros = math.ceil(self.sparsity * shape[0])
-        ranks = xp.argsort(xp.argsort(random.uniform(place_key, shape), axis=0), axis=0)
+        ranks = xp.argsort(xp.argsort(random.uniform(rank_key, shape), axis=0), axis=0)
         return lock(xp.where(ranks < zeros, xp.zeros((), dtype=dtype), draws))
 
 
 def _middle(function: str, shape: Any) -> tuple[int, ...]:
-    """The place of the middle of a kernel."""
+    """Return the index of the middle of a kernel."""
     if len(shape) < 3 or not math.prod(shape):
         raise ValueError(
             f"fdbr.nn.initializers.{function}: shape {tuple(shape)} is that of no convolution, "
@@ -172,10 +185,13 @@ def _middle(function: str, shape: Any) -> tuple[int, ...]:
     return tuple(n // 2 for n in shape[2:])
 
 
+@public("fdbr.nn.initializers")
 def orthogonal(gain: float = 1.0, *, mode: str = "auto") -> Orthogonal:
-    """Orthogonal matrices (Saxe et al., *Exact solutions …*, ICLR 2014).
+    """Return an initializer of orthogonal matrices.
 
-    A weight with a kernel is a matrix of ``shape[0]`` rows.  By its ``mode`` it has any shape
+    Saxe et al., *Exact solutions …*, ICLR 2014.
+
+    A weight with a kernel is a matrix of ``shape[0]`` rows.  By ``mode`` it has any shape
     (``"auto"``), is square (``"basis"``), or has at least as many columns (``"projection"``) or
     rows (``"embedding"``) as the other.  Chainer's default gain is 1.1.
 
@@ -191,8 +207,9 @@ def orthogonal(gain: float = 1.0, *, mode: str = "auto") -> Orthogonal:
     )
 
 
+@public("fdbr.nn.initializers")
 def constant(value: float) -> Constant:
-    """One value everywhere.
+    """Return an initializer of one value.
 
     >>> constant(0.5)(None, (2,))
     array([0.5, 0.5], dtype=float32)
@@ -200,8 +217,9 @@ def constant(value: float) -> Constant:
     return Constant(value)
 
 
+@public("fdbr.nn.initializers")
 def zeros() -> Constant:
-    """Zeros.
+    """Return an initializer of zeros.
 
     >>> zeros()(None, (2,))
     array([0., 0.], dtype=float32)
@@ -209,8 +227,9 @@ def zeros() -> Constant:
     return Constant(0.0)
 
 
+@public("fdbr.nn.initializers")
 def ones() -> Constant:
-    """Ones.
+    """Return an initializer of ones.
 
     >>> ones()(None, (2,))
     array([1., 1.], dtype=float32)
@@ -218,8 +237,9 @@ def ones() -> Constant:
     return Constant(1.0)
 
 
+@public("fdbr.nn.initializers")
 def nan() -> Constant:
-    """NaN everywhere: values that must be replaced before they are used.
+    """Return an initializer of NaN, for values that must be replaced before they are used.
 
     >>> nan()(None, (2,))
     array([nan, nan], dtype=float32)
@@ -227,8 +247,9 @@ def nan() -> Constant:
     return Constant(math.nan)
 
 
+@public("fdbr.nn.initializers")
 def identity(scale: float = 1.0) -> Identity:
-    """A square matrix of ``scale`` on its diagonal, and 0 elsewhere.
+    """Return a square matrix of ``scale`` on its diagonal, and 0 elsewhere.
 
     >>> identity(2.0)(None, (2, 2))
     array([[2., 0.],
@@ -237,8 +258,9 @@ def identity(scale: float = 1.0) -> Identity:
     return Identity(_number("identity", "scale", scale))
 
 
+@public("fdbr.nn.initializers")
 def eye(gain: float = 1.0) -> Identity:
-    """A matrix, square or not, of ``gain`` on its diagonal, and 0 elsewhere.
+    """Return a matrix, square or not, of ``gain`` on its diagonal, and 0 elsewhere.
 
     >>> eye()(None, (2, 3))
     array([[1., 0., 0.],
@@ -247,8 +269,9 @@ def eye(gain: float = 1.0) -> Identity:
     return Identity(_number("eye", "gain", gain), True)
 
 
+@public("fdbr.nn.initializers")
 def dirac(groups: int = 1) -> Dirac:
-    """Weights of a convolution that hands on its inputs: 1 at the middle of a kernel, as PyTorch's.
+    """Return an initializer of identity convolutions, 1 at the kernel's middle, as in PyTorch.
 
     >>> dirac()(None, (2, 2, 3))
     array([[[0., 1., 0.],
@@ -259,8 +282,9 @@ def dirac(groups: int = 1) -> Dirac:
     return Dirac(integer("fdbr.nn.initializers.dirac", "groups", groups, least=1))
 
 
+@public("fdbr.nn.initializers")
 def delta_orthogonal(gain: float = 1.0) -> DeltaOrthogonal:
-    """Weights of a convolution that are an orthogonal matrix at the middle of the kernel.
+    """Return an initializer of convolutions with an orthogonal matrix at the kernel's middle.
 
     There are at least as many outputs as inputs: Xiao et al., *Dynamical isometry …*, ICML 2018.
 
@@ -273,8 +297,9 @@ def delta_orthogonal(gain: float = 1.0) -> DeltaOrthogonal:
     return DeltaOrthogonal(positive("delta_orthogonal", "gain", gain))
 
 
+@public("fdbr.nn.initializers")
 def sparse(sparsity: float, stddev: float = 0.01) -> Sparse:
-    """Normal matrices, in each column of which a share of the numbers is 0.
+    """Return an initializer of normal matrices in which a share of each column is 0.
 
     Martens, *Deep learning via Hessian-free optimization*, ICML 2010.  The share is rounded up.
 
@@ -290,18 +315,19 @@ def sparse(sparsity: float, stddev: float = 0.01) -> Sparse:
     return Sparse(share, positive("sparse", "stddev", stddev))
 
 
+@public("fdbr.nn.initializers")
 def generate_array(initializer: Any, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-    """An array that an initializer makes, or what stands for one.
+    """Return an array made by an initializer, which may also be a number or an array.
 
     Parameters
     ----------
     initializer
-        A function ``init(key, shape, dtype)``; a number, or an array that is broadcast; or `None`
+        A function ``init(key, shape, dtype)``; or a number or array, which is broadcast; or `None`
         for `lecun_normal`.
     key
-        A key; it may be `None` where nothing is drawn.
+        A random key; it may be `None` if no random numbers are drawn.
     shape, dtype
-        Those of the array.
+        The shape and dtype of the array.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Random initial values, whose spread follows from the shape or is given."""
+"""Random initial values, whose variance is given or follows from the shape."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr import random
 from fdbr.core.array_modules import lock
+from fdbr.errors.public import explaining, public
 from fdbr.ops.dtypes import rounded_like
 from fdbr.tree import frozen, static
 
@@ -37,43 +38,50 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Normal:
     """Normally distributed values of mean zero and standard deviation ``stddev``."""
 
     stddev: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape and dtype."""
+        """Return an array of that shape and dtype."""
         draws = random.normal(key, shape, dtype)
         return lock(rounded_like(draws * self.stddev, draws))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class TruncatedNormal:
-    """Normal numbers times ``stddev``, of those between ``lower`` and ``upper``."""
+    """Truncated normal values: standard ones between ``lower`` and ``upper``, times ``stddev``."""
 
     stddev: float = static()
     lower: float = static()
     upper: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape and dtype."""
+        """Return an array of that shape and dtype."""
         draws = random.truncated_normal(key, self.lower, self.upper, shape, dtype)
         return lock(rounded_like(draws * self.stddev, draws))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Uniform:
     """Values distributed uniformly on [-bound, bound)."""
 
     bound: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape and dtype."""
+        """Return an array of that shape and dtype."""
         return random.uniform(key, shape, dtype, -self.bound, self.bound)
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class VarianceScaling:
     """Values of mean zero and variance ``scale / fan``.
@@ -93,8 +101,9 @@ class VarianceScaling:
     mode: str = static()
     distribution: str = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape, ``(out, in, *kernel)``, and dtype.
+        """Return an array of that shape, ``(out, in, *kernel)``, and dtype.
 
         Raises
         ------
@@ -116,11 +125,12 @@ _MODES: dict[str, Callable[[int, int], float]] = {
     "fan_geo_avg": lambda fan_in, fan_out: math.sqrt(fan_in * fan_out),
 }
 _DISTRIBUTIONS = ("normal", "truncated_normal", "uniform")
-_OF_TRUNCATED = 0.8796256610342398  # the standard deviation of a normal number cut off at ±2
+_OF_TRUNCATED = 0.8796256610342398  # standard deviation of a standard normal truncated at ±2
 
 
+@public("fdbr.nn.initializers")
 def variance_scaling(scale: float, mode: str, distribution: str) -> VarianceScaling:
-    """Mean zero and variance ``scale / fan``, of which the others are special cases.
+    """Return an initializer of mean 0 and variance ``scale / fan``; most others are special cases.
 
     Parameters
     ----------
@@ -135,7 +145,7 @@ def variance_scaling(scale: float, mode: str, distribution: str) -> VarianceScal
     Raises
     ------
     ValueError
-        If ``scale`` is not positive, or a name is none of these.
+        If ``scale`` is not positive, or a name is unknown.
 
     >>> variance_scaling(2.0, "fan_out", "truncated_normal")
     VarianceScaling(scale=2.0, mode='fan_out', distribution='truncated_normal')
@@ -148,8 +158,11 @@ def variance_scaling(scale: float, mode: str, distribution: str) -> VarianceScal
     )
 
 
+@public("fdbr.nn.initializers")
 def lecun_normal(scale: float = 1.0) -> VarianceScaling:
-    """Normal with variance ``scale**2 / fan_in`` (LeCun et al., *Efficient BackProp*, 1998).
+    """Return a normal initializer with variance ``scale**2 / fan_in``.
+
+    LeCun et al., *Efficient BackProp*, 1998.
 
     >>> import fdbr
     >>> init = lecun_normal()
@@ -159,8 +172,11 @@ def lecun_normal(scale: float = 1.0) -> VarianceScaling:
     return _scaled("lecun_normal", 1.0, scale, "fan_in", "normal")
 
 
+@public("fdbr.nn.initializers")
 def lecun_uniform(scale: float = 1.0) -> VarianceScaling:
-    """Uniform with variance ``scale**2 / fan_in`` (LeCun et al., *Efficient BackProp*, 1998).
+    """Return a uniform initializer with variance ``scale**2 / fan_in``.
+
+    LeCun et al., *Efficient BackProp*, 1998.
 
     >>> lecun_uniform()
     VarianceScaling(scale=1.0, mode='fan_in', distribution='uniform')
@@ -168,8 +184,11 @@ def lecun_uniform(scale: float = 1.0) -> VarianceScaling:
     return _scaled("lecun_uniform", 1.0, scale, "fan_in", "uniform")
 
 
+@public("fdbr.nn.initializers")
 def glorot_normal(scale: float = 1.0) -> VarianceScaling:
-    """Normal with variance ``2 * scale**2 / (fan_in + fan_out)`` (Glorot & Bengio, AISTATS 2010).
+    """Return a normal initializer with variance ``2 * scale**2 / (fan_in + fan_out)``.
+
+    Glorot & Bengio, AISTATS 2010.
 
     >>> glorot_normal()
     VarianceScaling(scale=1.0, mode='fan_avg', distribution='normal')
@@ -177,8 +196,11 @@ def glorot_normal(scale: float = 1.0) -> VarianceScaling:
     return _scaled("glorot_normal", 1.0, scale, "fan_avg", "normal")
 
 
+@public("fdbr.nn.initializers")
 def glorot_uniform(scale: float = 1.0) -> VarianceScaling:
-    """Uniform with variance ``2 * scale**2 / (fan_in + fan_out)`` (Glorot & Bengio, AISTATS 2010).
+    """Return a uniform initializer with variance ``2 * scale**2 / (fan_in + fan_out)``.
+
+    Glorot & Bengio, AISTATS 2010.
 
     >>> glorot_uniform()
     VarianceScaling(scale=1.0, mode='fan_avg', distribution='uniform')
@@ -186,8 +208,9 @@ def glorot_uniform(scale: float = 1.0) -> VarianceScaling:
     return _scaled("glorot_uniform", 1.0, scale, "fan_avg", "uniform")
 
 
+@public("fdbr.nn.initializers")
 def xavier_normal(gain: float = 1.0) -> VarianceScaling:
-    """`glorot_normal`, under PyTorch's name.
+    """Return `glorot_normal`, under PyTorch's name.
 
     >>> xavier_normal() == glorot_normal()
     True
@@ -195,8 +218,9 @@ def xavier_normal(gain: float = 1.0) -> VarianceScaling:
     return _scaled("xavier_normal", 1.0, gain, "fan_avg", "normal", "gain")
 
 
+@public("fdbr.nn.initializers")
 def xavier_uniform(gain: float = 1.0) -> VarianceScaling:
-    """`glorot_uniform`, under PyTorch's name.
+    """Return `glorot_uniform`, under PyTorch's name.
 
     >>> xavier_uniform() == glorot_uniform()
     True
@@ -204,8 +228,11 @@ def xavier_uniform(gain: float = 1.0) -> VarianceScaling:
     return _scaled("xavier_uniform", 1.0, gain, "fan_avg", "uniform", "gain")
 
 
+@public("fdbr.nn.initializers")
 def he_normal(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
-    """Normal with variance ``2 * scale**2 / fan_in``, for rectifiers (He et al., ICCV 2015).
+    """Return a normal initializer with variance ``2 * scale**2 / fan_in``, for rectifiers.
+
+    He et al., ICCV 2015.
 
     ``mode`` is ``"fan_in"``, ``"fan_out"`` or another one of `variance_scaling`.
 
@@ -215,8 +242,11 @@ def he_normal(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
     return _scaled("he_normal", 2.0, scale, mode, "normal")
 
 
+@public("fdbr.nn.initializers")
 def he_uniform(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
-    """Uniform with variance ``2 * scale**2 / fan_in``, for rectifiers (He et al., ICCV 2015).
+    """Return a uniform initializer with variance ``2 * scale**2 / fan_in``, for rectifiers.
+
+    He et al., ICCV 2015.
 
     ``mode`` is ``"fan_in"``, ``"fan_out"`` or another one of `variance_scaling`.
 
@@ -226,13 +256,14 @@ def he_uniform(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
     return _scaled("he_uniform", 2.0, scale, mode, "uniform")
 
 
+@public("fdbr.nn.initializers")
 def kaiming_normal(
     a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> VarianceScaling:
-    """Normal with standard deviation ``gain / sqrt(fan)``, under PyTorch's name.
+    """Return a normal initializer with standard deviation ``gain / sqrt(fan)``, as PyTorch's.
 
-    The gain is that of `calculate_gain`, ``a`` being the slope of ``leaky_relu``: with 0 it is
-    `he_normal`.
+    The gain is that of `calculate_gain`, where ``a`` is the factor of ``leaky_relu`` for negative
+    inputs: with 0 it is `he_normal`.
 
     >>> kaiming_normal(mode="fan_out", nonlinearity="relu") == he_normal(mode="fan_out")
     True
@@ -241,13 +272,14 @@ def kaiming_normal(
     return VarianceScaling(gain, one_of("kaiming_normal", "mode", mode, _MODES), "normal")
 
 
+@public("fdbr.nn.initializers")
 def kaiming_uniform(
     a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> VarianceScaling:
-    """Uniform with standard deviation ``gain / sqrt(fan)``, under PyTorch's name.
+    """Return a uniform initializer with standard deviation ``gain / sqrt(fan)``, as PyTorch's.
 
-    The gain is that of `calculate_gain`, ``a`` being the slope of ``leaky_relu``: with 0 it is
-    `he_uniform`; with ``5**0.5`` what PyTorch's own layers begin with.
+    The gain is that of `calculate_gain`, where ``a`` is the factor of ``leaky_relu`` for negative
+    inputs: with 0 it is `he_uniform`; with ``5**0.5`` what PyTorch's own layers begin with.
 
     >>> kaiming_uniform(1.0)
     VarianceScaling(scale=1.0, mode='fan_in', distribution='uniform')
@@ -268,8 +300,9 @@ _SQUARED_GAINS: dict[str, Callable[[float], float]] = {
 }
 
 
+@public("fdbr.nn.initializers")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which weights before an activation function are larger, as in PyTorch.
+    """Return the factor by which weights before an activation function are larger, as in PyTorch.
 
     Parameters
     ----------
@@ -277,12 +310,12 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         ``"linear"``, ``"sigmoid"`` (1), ``"tanh"`` (5/3), ``"relu"`` (the root of 2),
         ``"leaky_relu"`` (the root of ``2 / (1 + param**2)``) or ``"selu"`` (3/4).
     param
-        The slope of ``leaky_relu`` below 0; 0.01 by default.
+        The factor of ``leaky_relu`` for negative inputs; 0.01 by default.
 
     Raises
     ------
     ValueError
-        If the name is none of these.
+        If the name is unknown.
 
     >>> calculate_gain("leaky_relu", 0.0) == calculate_gain("relu")
     True
@@ -291,7 +324,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _gain(function: str, nonlinearity: str, slope: float) -> float:
-    """The square of a gain."""
+    """Return the square of a gain."""
     number = float(slope)
     if not math.isfinite(number):
         raise ValueError(
@@ -301,10 +334,11 @@ def _gain(function: str, nonlinearity: str, slope: float) -> float:
     return _SQUARED_GAINS[name](number)
 
 
+@public("fdbr.nn.initializers")
 def truncated_normal(
     stddev: float = 0.01, lower: float = -2.0, upper: float = 2.0
 ) -> TruncatedNormal:
-    """Normal numbers times ``stddev``, of those between ``lower`` and ``upper``, as in JAX.
+    """Return a truncated normal initializer, as in JAX.
 
     The bounds count standard deviations (PyTorch's count the values themselves).
 
@@ -321,8 +355,9 @@ def truncated_normal(
     return TruncatedNormal(positive("truncated_normal", "stddev", stddev), low, high)
 
 
+@public("fdbr.nn.initializers")
 def normal(stddev: float = 0.05) -> Normal:
-    """Normal with a given standard deviation.
+    """Return a normal initializer with the given standard deviation.
 
     >>> import fdbr
     >>> normal(0.1)(fdbr.random.key(0), (3,)).shape
@@ -331,8 +366,9 @@ def normal(stddev: float = 0.05) -> Normal:
     return Normal(positive("normal", "stddev", stddev))
 
 
+@public("fdbr.nn.initializers")
 def uniform(bound: float = 0.05) -> Uniform:
-    """Uniform on [-bound, bound).
+    """Return a uniform initializer on [-bound, bound).
 
     >>> import fdbr
     >>> bool((abs(uniform(0.1)(fdbr.random.key(0), (3,))) <= 0.1).all())
@@ -342,7 +378,7 @@ def uniform(bound: float = 0.05) -> Uniform:
 
 
 def fans(shape: Any) -> tuple[int, int]:
-    """The numbers of inputs and outputs that a weight of a shape connects."""
+    """Return the numbers of inputs and outputs that a weight of a shape connects."""
     if len(shape) < 2 or not math.prod(shape):
         raise ValueError(
             f"fdbr.nn.initializers: shape {tuple(shape)} has no fan-in; a weight has shape "
@@ -355,13 +391,13 @@ def fans(shape: Any) -> tuple[int, int]:
 def _scaled(
     function: str, base: float, scale: float, mode: str, distribution: str, name: str = "scale"
 ) -> VarianceScaling:
-    """The initializer whose standard deviation is ``scale`` times that of a base."""
+    """Return the initializer whose standard deviation is ``scale`` times that of a base."""
     factor = positive(function, name, scale)
     return VarianceScaling(base * factor**2, one_of(function, "mode", mode, _MODES), distribution)
 
 
 def one_of(function: str, name: str, value: Any, known: Iterable[str]) -> str:
-    """A name that is one of some."""
+    """Check that a name is one of the known ones."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(
             f"fdbr.nn.initializers.{function}: {name} must be one of {', '.join(known)}, not "
@@ -371,7 +407,7 @@ def one_of(function: str, name: str, value: Any, known: Iterable[str]) -> str:
 
 
 def positive(function: str, name: str, value: float) -> float:
-    """A positive number."""
+    """Check that a number is positive and finite."""
     number = float(value)
     if not 0 < number < math.inf:
         raise ValueError(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from fdbr import ops, tree
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
 
@@ -12,11 +13,12 @@ __all__ = ["Classifier"]
 Metrics = Mapping[str, Callable[..., Any]]
 
 
+@public("fdbr.nn")
 @frozen
 class Classifier(Layer):
-    """A predictor with its loss and its metrics, as a loss function of the model wants them.
+    """A predictor with its loss and its metrics.
 
-    ``value, metrics = model(x, labels)``: what `fdbr.value_and_grad` takes with ``has_aux``.
+    ``value, metrics = model(x, labels)`` fits `fdbr.value_and_grad` with ``has_aux``.
 
     Parameters
     ----------
@@ -63,18 +65,20 @@ class Classifier(Layer):
         self.__attrs_init__(predictor, loss, tuple(found.items()))  # type: ignore[attr-defined]
 
     def __call__(self, *inputs: Any) -> tuple[Any, dict[str, Any]]:
-        """The loss and the metrics; the last input are the labels, the others the predictor's."""
+        """Return the loss and the metrics; the last input are the labels, the others the
+        predictor's.
+        """
         return self._judged(self.predictor(*inputs[:-1]), inputs[-1])
 
     def train(self, *inputs: Any, key: Any = None) -> tuple[Any, Self]:
-        """The loss and the metrics in training, and the successor.
+        """Return the loss and the metrics in training, and the successor.
 
         Parameters
         ----------
         inputs
-            The predictor's, and the labels.
+            The predictor's inputs, and the labels.
         key
-            A key for the predictor, if that draws.
+            A random key for the predictor, if it needs one.
 
         Returns
         -------

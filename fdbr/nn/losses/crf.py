@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen
@@ -14,15 +15,16 @@ from fdbr.tree import frozen
 __all__ = ["CRF1d"]
 
 
+@public("fdbr.nn")
 @frozen
 class CRF1d(Layer):
-    """A linear chain of labels: its loss is `fdbr.ops.crf1d`, its answer `argmax`.
+    """A linear-chain CRF: its loss is `fdbr.ops.crf1d`, its prediction `argmax`.
 
     Attributes
     ----------
     cost
-        The score of a label (row) before another one (column), shape ``(labels, labels)``: as in
-        Chainer, where the name comes from.  Larger is more probable.
+        The score of a label (row) before another one (column), shape ``(labels, labels)``: the name
+        is Chainer's, and larger scores are more probable.
 
     >>> import fdbr, numpy as np
     >>> layer = fdbr.nn.CRF1d.init(fdbr.random.key(0), 2)
@@ -44,12 +46,12 @@ class CRF1d(Layer):
         cost_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         num_labels
             The number of labels.
         cost_init
@@ -69,7 +71,7 @@ class CRF1d(Layer):
         transpose: bool = False,
         reduction: str = "mean",
     ) -> Any:
-        """The negative log likelihood of labels.
+        """Return the negative log likelihood of labels.
 
         Parameters
         ----------
@@ -89,14 +91,14 @@ class CRF1d(Layer):
         return ops.crf1d(self.cost, scores, labels, lengths, reduction=reduction)
 
     def argmax(self, scores: Any, *, lengths: Any = None, transpose: bool = False) -> Any:
-        """The most probable labels: `fdbr.ops.argmax_crf1d`.
+        """Return the most probable labels: `fdbr.ops.argmax_crf1d`.
 
         Parameters
         ----------
         scores, lengths
             As in a call.
         transpose
-            Whether scores are a list of sequences, and so shall be the labels.
+            Whether scores are a list of sequences, and labels are returned as one.
 
         Returns
         -------
@@ -111,7 +113,7 @@ class CRF1d(Layer):
 
 
 def _together(sequences: Any) -> tuple[Any, Any]:
-    """Sequences side by side along the second axis, with zeros behind them; their lengths."""
+    """Stack sequences along the second axis, padded with zeros; returns them and their lengths."""
     parts = [ops.asarray(part) for part in sequences]
     if not parts or not all(part.ndim and part.shape[0] for part in parts):
         given = ", ".join(map(describe, parts)) or "none"

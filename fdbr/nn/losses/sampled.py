@@ -1,4 +1,4 @@
-"""Layers that are losses over many classes, of which each example looks at a few."""
+"""Losses over many classes that each compare an example with a few of them."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -9,6 +9,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.losses.sampling import WalkerAlias
@@ -20,8 +21,9 @@ __all__ = ["BinaryHierarchicalSoftmax", "BlackOut", "NegativeSampling"]
 Counts = Sequence[float] | Any
 
 
+@public("fdbr.nn")
 class _Sampled(Layer):
-    """The base of losses against drawn classes."""
+    """The base class of losses against randomly drawn classes."""
 
     __slots__ = ()
 
@@ -52,13 +54,14 @@ class _Sampled(Layer):
         return self.sampler.sample(key, (x.shape[0], self.sample_size))
 
     def train(self, *inputs: Any, **options: Any) -> tuple[Any, Self]:
-        """The loss, from the same key as in a call, and the layer itself."""
+        """Return the loss, as a call with the same key, and the layer itself."""
         return self(*inputs, **options), self
 
 
+@public("fdbr.nn")
 @frozen
 class NegativeSampling(_Sampled):
-    """The loss of telling each example's label from classes drawn at random: word2vec's.
+    """The negative sampling loss of word2vec: each example's label against randomly drawn classes.
 
     See `fdbr.ops.negative_sampling`.
 
@@ -94,16 +97,16 @@ class NegativeSampling(_Sampled):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_features
             The length of the examples' vectors.
         counts
-            How often each class occurs, shape ``(classes,)``.
+            The number of occurrences of each class, shape ``(classes,)``.
         sample_size
             How many classes are drawn for each example.
         power
@@ -126,16 +129,16 @@ class NegativeSampling(_Sampled):
         samples: Any = None,
         reduction: str = "sum",
     ) -> Any:
-        """The loss of vectors ``(batch, in_features)`` with labels ``(batch,)``.
+        """Return the loss of vectors ``(batch, in_features)`` with labels ``(batch,)``.
 
         Parameters
         ----------
         x, labels
-            Vectors, and integers; the label -1 does not count.
+            Vectors, and integers; examples with the label -1 are ignored.
         key
-            A key, from which classes are drawn.
+            A random key for drawing classes.
         samples
-            These classes, if they are drawn elsewhere, shape ``(batch, count)``.
+            The drawn classes, if they are drawn elsewhere, shape ``(batch, count)``.
         reduction
             ``"sum"``, ``"mean"`` or ``"none"``.
         """
@@ -143,6 +146,7 @@ class NegativeSampling(_Sampled):
         return ops.negative_sampling(x, labels, self.weight, samples, reduction=reduction)
 
 
+@public("fdbr.nn")
 @frozen
 class BlackOut(_Sampled):
     """The BlackOut loss: the label against classes drawn at random, in one softmax.
@@ -180,16 +184,17 @@ class BlackOut(_Sampled):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_features
             The length of the examples' vectors.
         counts
-            How often each class occurs, shape ``(classes,)``: classes are drawn in proportion.
+            The number of occurrences of each class, shape ``(classes,)``: classes are drawn in
+            proportion.
         sample_size
             How many classes are drawn for each example.
         weight_init
@@ -209,16 +214,16 @@ class BlackOut(_Sampled):
         samples: Any = None,
         reduction: str = "mean",
     ) -> Any:
-        """The loss of vectors ``(batch, in_features)`` with labels ``(batch,)``.
+        """Return the loss of vectors ``(batch, in_features)`` with labels ``(batch,)``.
 
         Parameters
         ----------
         x, labels
             Vectors, and integers.
         key
-            A key, from which classes are drawn.
+            A random key for drawing classes.
         samples
-            These classes, if they are drawn elsewhere, shape ``(batch, count)``.
+            The drawn classes, if they are drawn elsewhere, shape ``(batch, count)``.
         reduction
             ``"mean"``, ``"sum"`` or ``"none"``.
         """
@@ -226,11 +231,12 @@ class BlackOut(_Sampled):
         return ops.black_out(x, labels, self.weight, samples, reduction=reduction)
 
 
+@public("fdbr.nn")
 @frozen
 class BinaryHierarchicalSoftmax(Layer):
-    """The loss of leaves of a binary tree, decided node by node from the root on.
+    """Hierarchical softmax over the leaves of a binary tree, with a binary decision at each node.
 
-    It looks at as many rows of the weight as the label's leaf is deep.  See
+    Each example uses as many rows of the weight as its label's leaf is deep.  See
     `fdbr.ops.binary_hierarchical_softmax`, and `huffman_tree` for a tree.
 
     Attributes
@@ -238,7 +244,7 @@ class BinaryHierarchicalSoftmax(Layer):
     weight
         A row for each inner node, shape ``(nodes, in_features)``.
     paths, signs
-        The nodes on the way to each leaf and the turns there: see `tree_paths`.
+        The nodes on the path to each leaf and the branches taken: see `tree_paths`.
 
     >>> import fdbr, numpy as np
     >>> tree = fdbr.nn.huffman_tree([8, 5, 6, 4])
@@ -261,12 +267,12 @@ class BinaryHierarchicalSoftmax(Layer):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_features
             The length of the examples' vectors.
         tree
@@ -279,7 +285,7 @@ class BinaryHierarchicalSoftmax(Layer):
         Raises
         ------
         TypeError, ValueError
-            If the size is no positive integer, or a leaf of the tree is missing.
+            If the size is not a positive integer, or a leaf of the tree is missing.
         """
         size = integer(
             "fdbr.nn.BinaryHierarchicalSoftmax.init", "in_features", in_features, least=1
@@ -291,7 +297,7 @@ class BinaryHierarchicalSoftmax(Layer):
         return cls(weight, xp.asarray(paths), xp.asarray(signs))
 
     def __call__(self, x: Any, labels: Any, *, reduction: str = "sum") -> Any:
-        """The loss of vectors ``(batch, in_features)`` with labels ``(batch,)``.
+        """Return the loss of vectors ``(batch, in_features)`` with labels ``(batch,)``.
 
         Parameters
         ----------

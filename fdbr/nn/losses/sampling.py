@@ -1,4 +1,4 @@
-"""Drawing from many classes at the price of one draw."""
+"""Sampling from many classes in constant time."""
 
 from typing import Any, Self
 
@@ -7,25 +7,27 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.core.array_modules import Array, array_module, lock, to_numpy
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.tree import buffer, frozen
 
 __all__ = ["WalkerAlias"]
 
 
+@public("fdbr.nn")
 @frozen
 class WalkerAlias:
     """Walker's alias method: each draw of one of many classes takes the same short time.
 
-    A draw chooses a class evenly, and takes it with its own probability, or else another one
-    that the table names: Walker, *An efficient method for generating discrete random variables
-    with general distributions*, 1977; Vose, 1991.
+    A draw chooses a class uniformly, keeps it with that class's threshold, and otherwise takes its
+    alias: Walker, *An efficient method for generating discrete random variables with general
+    distributions*, 1977; Vose, 1991.
 
     Attributes
     ----------
     threshold
         The probability with which each class is kept, float64.
     alias
-        The class in its place, int64.
+        The class that reclasses it otherwise, int64.
 
     >>> import fdbr
     >>> sampler = fdbr.nn.WalkerAlias.init([0, 1, 3])
@@ -38,7 +40,7 @@ class WalkerAlias:
 
     @classmethod
     def init(cls, weights: Any) -> Self:
-        """A sampler of ``0 … len(weights) - 1`` with probabilities in proportion to weights.
+        """Return a sampler of ``0 … len(weights) - 1``, with probabilities proportional to weights.
 
         Parameters
         ----------
@@ -67,24 +69,24 @@ class WalkerAlias:
         return cls(lock(xp.asarray(threshold)), lock(xp.asarray(alias)))
 
     def sample(self, key: Any, shape: int | tuple[int, ...] = ()) -> Array:
-        """Classes drawn independently, int64, of a shape.
+        """Draw classes independently; returns int64 numbers of the given shape.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         shape
             The shape of the result.
         """
         count = self.threshold.shape[0]
         draws = random.uniform(key, shape) * count
-        places = ops.minimum(ops.astype(draws, np.int64), count - 1)
-        kept = draws - places < ops.take(self.threshold, places)
-        return ops.where(kept, places, ops.take(self.alias, places))
+        classes = ops.minimum(ops.astype(draws, np.int64), count - 1)
+        kept = draws - classes < ops.take(self.threshold, classes)
+        return ops.where(kept, classes, ops.take(self.alias, classes))
 
 
 def _tables(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Vose's tables: those with less than their part are filled up by those with more."""
+    """Return Vose's tables: classes above the mean probability fill up those below it."""
     count = len(shares)
     threshold = shares / shares.sum() * count
     alias = np.arange(count)
@@ -98,6 +100,6 @@ def _tables(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if left[j] < 1:
             small.append(large.pop())
     threshold = np.array(left)
-    rest = np.array(small + large, dtype=int)  # whole but for rounding
+    rest = np.array(small + large, dtype=int)  # their probabilities are 1 up to rounding
     threshold[rest] = 1
     return threshold, alias

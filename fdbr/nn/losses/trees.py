@@ -1,4 +1,4 @@
-"""Binary trees over classes: Huffman's, and the ways to their leaves."""
+"""Binary trees over classes: Huffman trees, and the paths to their leaves."""
 
 import heapq
 from collections.abc import Mapping
@@ -7,19 +7,21 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import lock
+from fdbr.errors.public import public
 
 __all__ = ["huffman_tree", "tree_paths"]
 
 
+@public("fdbr.nn")
 def huffman_tree(counts: Any) -> Any:
-    """The binary tree in which frequent classes lie near the root.
+    """Return the binary tree in which frequent classes lie near the root.
 
     Huffman, *A method for the construction of minimum-redundancy codes*, 1952.
 
     Parameters
     ----------
     counts
-        How often each class occurs: numbers, one a class; or a dict by class.
+        The number of occurrences of each class: a sequence, or a dict by class.
 
     Returns
     -------
@@ -29,7 +31,7 @@ def huffman_tree(counts: Any) -> Any:
     Raises
     ------
     TypeError, ValueError
-        If there are fewer than two classes, or a count is no number of at least 0.
+        If there are fewer than two classes, or a count is negative or infinite.
 
     >>> import fdbr
     >>> fdbr.nn.huffman_tree([8, 5, 6, 4])
@@ -38,11 +40,11 @@ def huffman_tree(counts: Any) -> Any:
     where = "fdbr.nn.huffman_tree"
     pairs = counts.items() if isinstance(counts, Mapping) else enumerate(counts)
     heap: list[tuple[float, int, Any]] = []
-    for place, (label, count) in enumerate(pairs):
+    for position, (label, count) in enumerate(pairs):
         number = float(count)
         if not 0 <= number < float("inf"):
             raise ValueError(f"{where}: the count of {label!r} must be at least 0, got {count!r}")
-        heap.append((number, place, label))
+        heap.append((number, position, label))
     if len(heap) < 2:
         raise ValueError(f"{where}: a tree needs at least two classes, got {len(heap)}")
     heapq.heapify(heap)
@@ -53,8 +55,9 @@ def huffman_tree(counts: Any) -> Any:
     return heap[0][2]
 
 
+@public("fdbr.nn")
 def tree_paths(tree: Any) -> tuple[Any, Any]:
-    """The nodes on the way from the root of a binary tree to each leaf, and the turns there.
+    """Return the nodes from the root of a binary tree to each leaf, and the branches taken there.
 
     Parameters
     ----------
@@ -64,16 +67,16 @@ def tree_paths(tree: Any) -> tuple[Any, Any]:
     Returns
     -------
     tuple
-        Two read-only arrays of shape ``(leaves, depth)``: the numbers of nodes, int64, in the order
-        in which they are met from the left; and 1 for a turn to the left, -1 to the right and 0
-        behind the end, int8.
+        Two read-only arrays of shape ``(leaves, depth)``: the numbers of nodes, int64, in
+        depth-first order from the left; and 1 for a left branch, -1 for a right one and 0 after the
+        leaf, int8.
 
     Raises
     ------
     TypeError
         If a leaf is no integer.
     ValueError
-        If a node has not two children, or a leaf is missing or there twice.
+        If a node does not have two children, or a leaf is missing or duplicate.
 
     >>> import fdbr
     >>> paths, signs = fdbr.nn.tree_paths(((0, 1), 2))
@@ -98,7 +101,7 @@ def tree_paths(tree: Any) -> tuple[Any, Any]:
 
 
 def _leaves(tree: Any) -> dict[int, tuple[tuple[int, int], ...]]:
-    """The way to each leaf: nodes, and turns."""
+    """Return the path to each leaf: its nodes, and the branches taken."""
     where = "fdbr.nn.tree_paths"
     found: dict[int, tuple[tuple[int, int], ...]] = {}
     waiting: list[tuple[Any, tuple[tuple[int, int], ...]]] = [(tree, ())]

@@ -1,6 +1,5 @@
 """Models of known shapes, under torchvision's and Hugging Face's names."""
 
-from fdbr.errors.public import guard
 from fdbr.nn.models.bert import (
     BERT,
     BERTAttention,
@@ -141,5 +140,3 @@ __all__ = [
     "sample",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.nn.models")

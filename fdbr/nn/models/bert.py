@@ -1,4 +1,4 @@
-"""BERT: an encoder in which each token sees all others."""
+"""BERT: a bidirectional transformer encoder."""
 
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.embedding import Embed
 from fdbr.nn.attention.multi_head import heads_apart, heads_together
@@ -23,13 +24,14 @@ __all__ = ["BERT", "BERTAttention", "BERTLayer", "BERTOutputs"]
 
 
 def _norm_names(field: str, name: str) -> dict[str, Any]:
-    """The names of a normalisation's arrays, and those of old files."""
+    """Return the names of a normalisation's arrays, and those of old files."""
     return {
         f"{field}.weight": (f"{name}.weight", f"~{name}.gamma"),
         f"{field}.bias": (f"{name}.bias", f"~{name}.beta"),
     }
 
 
+@public("fdbr.nn.models")
 class BERTOutputs(NamedTuple):
     """The outputs of `BERT`: features of each token, and of the first one through the pooler."""
 
@@ -37,16 +39,17 @@ class BERTOutputs(NamedTuple):
     pooler_output: Any
 
 
+@public("fdbr.nn.models")
 @frozen
 class BERTAttention(Layer):
-    """Attention in which a token sees all that the mask lets it see.
+    """Self-attention of all tokens that the mask allows.
 
     Attributes
     ----------
     query, key, value
         `Linear`.
     heads, dropout
-        How many heads there are, and the rate at which weights are left out in training.
+        The number of heads, and the dropout rate of attention weights in training.
     """
 
     query: Linear
@@ -56,12 +59,12 @@ class BERTAttention(Layer):
     dropout: float = static(default=0.0)
 
     def __call__(self, x: Any, mask: Any = None) -> Any:
-        """The outputs of all heads, side by side."""
+        """Return the outputs of all heads, side by side."""
         query, keys, values = self._parts(x)
         return heads_together(ops.scaled_dot_product_attention(query, keys, values, mask))
 
     def train(self, x: Any, mask: Any = None, *, key: Any = None) -> tuple[Any, Self]:
-        """The outputs with weights left out, and the layer."""
+        """Return the outputs with weights left out, and the layer."""
         key = needed_key("models.BERTAttention", key) if self.dropout else None
         query, keys, values = self._parts(x)
         seen = ops.scaled_dot_product_attention(
@@ -73,18 +76,19 @@ class BERTAttention(Layer):
         return [heads_apart(part(x), self.heads) for part in (self.query, self.key, self.value)]
 
 
+@public("fdbr.nn.models")
 @frozen
 class BERTLayer(Composite):
-    """Attention and a network for each place, each beside a shortcut and before a normalisation.
+    """Attention and a position-wise network, each with a residual and a normalisation after it.
 
     Attributes
     ----------
     attention, projection, norm
-        The attention, what takes its heads together, and the normalisation after that.
+        The attention, the projection of its heads, and the normalisation after it.
     intermediate, output, output_norm
         The network, and the normalisation after it.
     dropout
-        Dropout before what went in is added.
+        Dropout before the residual addition.
     """
 
     attention: BERTAttention
@@ -109,9 +113,10 @@ class BERTLayer(Composite):
         return of.output_norm(x + of.dropout(of.output(ops.gelu(of.intermediate(x)))))
 
 
+@public("fdbr.nn.models")
 @frozen
 class BERT(Network):
-    """BERT: features of each token of a text, which tell of all others.
+    """BERT: features of each token of a text, which depend on all its tokens.
 
     Devlin et al., *BERT: pre-training of deep bidirectional transformers for language
     understanding*, NAACL 2019: 109,482,240 parameters by default.  Weights have the names of
@@ -120,7 +125,7 @@ class BERT(Network):
     Attributes
     ----------
     word_embeddings, position_embeddings, token_type_embeddings, norm, dropout
-        The tables of tokens, positions and types, whose rows are added up, and what follows.
+        The tables of tokens, positions and types, whose rows are added, and the layers after them.
     layers
         The tuple of `BERTLayer`.
     pooler
@@ -187,23 +192,24 @@ class BERT(Network):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         The settings have the names of Hugging Face's configurations.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         vocab_size, max_position_embeddings, type_vocab_size
-            How many tokens there are, how many a text may have, and how many types of them.
+            The number of tokens in the vocabulary, the maximal length of a text, and the number of
+            token types.
         hidden_size, num_hidden_layers, num_attention_heads, intermediate_size
-            How many features a place has, how many layers there are, heads of attention, and
-            features inside a layer's network.
+            The number of features of a position, of layers, of attention heads, and of features
+            inside a layer's network.
         hidden_dropout_prob, attention_probs_dropout_prob
-            The rates of dropout in `train`: of features, and of the weights of attention.
+            The dropout rates in `train`: of features, and of attention weights.
         layer_norm_eps
-            What normalisations add to the variance.
+            A small number that normalisations add to the variance.
         add_pooling_layer
             Whether there is a pooler.
         weight_init
@@ -215,7 +221,7 @@ class BERT(Network):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or heads do not divide the features.
+            If a size is not a positive integer, or heads do not divide the features.
         """
         width, heads = hidden_size, num_attention_heads
         positive(cls, vocab_size=vocab_size, hidden_size=width, num_attention_heads=heads)
@@ -243,10 +249,10 @@ class BERT(Network):
             )
 
         counts = vocab_size, max_position_embeddings, type_vocab_size
-        tokens, places, types = (Embed(of.weight((count, width), 0.02)) for count in counts)
+        tokens, positions, types = (Embed(of.weight((count, width), 0.02)) for count in counts)
         return cls(
             tokens,
-            places,
+            positions,
             types,
             of.layer_norm(width, layer_norm_eps),
             Dropout(hidden_dropout_prob),
@@ -257,14 +263,14 @@ class BERT(Network):
     def __call__(
         self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None
     ) -> BERTOutputs:
-        """The features of texts.
+        """Return the features of texts.
 
         Parameters
         ----------
         input_ids
             Integers in ``0 … vocab_size - 1``, shape ``(..., length)``.
         attention_mask
-            Of the same shape: 1, or True, where a token counts, 0 where it fills up.
+            Of the same shape: 1, or True, for tokens, and 0 for padding.
         token_type_ids
             Of the same shape: the types of the tokens, 0 by default.
 
@@ -277,7 +283,7 @@ class BERT(Network):
         Raises
         ------
         TypeError, ValueError
-            If tokens are no integers, are not in the vocabulary, or are more than
+            If tokens are not integers, are not in the vocabulary, or are more than
             ``max_position_embeddings``.
         """
         return self._forward(self, input_ids, attention_mask, token_type_ids)
@@ -290,14 +296,14 @@ class BERT(Network):
         *,
         key: Any = None,
     ) -> tuple[BERTOutputs, Self]:
-        """The features in training, with dropout, and the model.
+        """Return the features in training, with dropout, and the model.
 
         Parameters
         ----------
         input_ids, attention_mask, token_type_ids
             As in a call.
         key
-            A key, of which each layer gets its own; `None` if all rates are 0.
+            A random key, which is split among the layers; `None` if all rates are 0.
         """
         return self._trained(key, input_ids, attention_mask, token_type_ids)
 
@@ -306,10 +312,10 @@ class BERT(Network):
     ) -> BERTOutputs:
         tokens = ops.asarray(input_ids)
         self._check(tokens)
-        places = ops.arange(tokens.shape[-1])
+        positions = ops.arange(tokens.shape[-1])
         types = ops.zeros_like(tokens) if token_type_ids is None else token_type_ids
         x = of.word_embeddings(tokens) + of.token_type_embeddings(types)
-        x = of.dropout(of.norm(x + of.position_embeddings(places)))
+        x = of.dropout(of.norm(x + of.position_embeddings(positions)))
         mask = None
         if attention_mask is not None:
             mask = (ops.asarray(attention_mask) != 0)[..., None, None, :]
@@ -325,12 +331,12 @@ class BERT(Network):
                     f"(..., length), got {describe(tokens)}"
                 )
             )
-        places = self.position_embeddings.weight.shape[0]
-        if tokens.shape[-1] > places:
+        most = self.position_embeddings.weight.shape[0]
+        if tokens.shape[-1] > most:
             raise ValueError(
                 placed(
                     f"fdbr.nn.models.{type(self).__name__}: {tokens.shape[-1]} tokens are more "
-                    f"than the model has positions, {places}; cut the text, or give a larger "
+                    f"than the model has positions, {most}; cut the text, or give a larger "
                     "max_position_embeddings to init"
                 )
             )

@@ -1,4 +1,4 @@
-"""Layers made one after the other, each with a key of its own."""
+"""A builder of a model's layers, each with its own key."""
 
 import math
 from typing import Any
@@ -20,22 +20,22 @@ from fdbr.tree import frozen, static
 __all__ = ["Builder", "Spread", "numbers_of_blocks", "positive"]
 
 PART = 1 << 22
-"""How many numbers are drawn at a time: what drawing needs beside them stays small."""
+"""The number of values drawn at a time, which bounds the temporary memory of drawing."""
 
 
 @frozen
 class Spread:
     """Values distributed uniformly, of mean 0 and a standard deviation.
 
-    This is ``stddev``; or, where that is 0, ``sqrt(2 / fan_out)``, which keeps the variance of
-    gradients through convolutions and rectifiers (He et al., ICCV 2015).  Uniform numbers take
-    half the time of normal ones, of which large models notice seconds.
+    The standard deviation is ``stddev``; or, if that is 0, ``sqrt(2 / fan_out)``, which keeps the
+    variance of gradients through convolutions and rectifiers (He et al., ICCV 2015).  Uniform
+    numbers take half the time of normal ones, which saves seconds for large models.
     """
 
     stddev: float = static(default=0.0)
 
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape and dtype."""
+        """Return an array of that shape and dtype."""
         fan_out = shape[0] * math.prod(shape[2:])
         draw = initializers.Uniform(math.sqrt(3) * (self.stddev or math.sqrt(2 / fan_out)))
         count = math.prod(shape)
@@ -50,16 +50,16 @@ class Spread:
 
 
 class Builder:
-    """Makes the layers of a model in their order.
+    """Builds the layers of a model in their order.
 
     Parameters
     ----------
     key
         The key of the model.
     weight_init
-        What makes the weights of all layers; `None` for the default of each.
+        The initializer of all weights; `None` for the default of each layer.
     dtype
-        Of all parameters.
+        The dtype of all parameters.
     stddev
         The default standard deviation of weights, as for `Spread`.
     eps, momentum
@@ -84,19 +84,19 @@ class Builder:
         self.dtype = dtype
 
     def key(self) -> Any:
-        """The next key."""
+        """Return the next key."""
         self._made += 1
         return random.fold_in(self._key, self._made - 1)
 
     def options(self, stddev: float | None = None) -> dict[str, Any]:
-        """The options of layers that have a weight."""
+        """Return the options of layers that have a weight."""
         default = self._default if stddev is None else Spread(stddev)
         return {"weight_init": self._init or default, "dtype": self.dtype}
 
     def conv(
         self, inputs: int, outputs: int, kernel: Any, stride: int = 1, **settings: Any
     ) -> Conv:
-        """A convolution that keeps sizes but for its stride, unless told its padding."""
+        """Return a convolution, by default padded to keep the size up to its stride."""
         settings.setdefault("padding", kernel // 2)
         options = self.options(settings.pop("stddev", None))
         return Conv.init(self.key(), inputs, outputs, kernel, stride=stride, **settings, **options)
@@ -104,24 +104,24 @@ class Builder:
     def linear(
         self, inputs: int, outputs: int, stddev: float | None = None, **settings: Any
     ) -> Linear:
-        """A fully connected layer."""
+        """Return a fully connected layer."""
         return Linear.init(self.key(), inputs, outputs, **settings, **self.options(stddev))
 
     def batch_norm(self, count: int) -> BatchNorm:
-        """A batch normalisation."""
+        """Return a batch normalisation."""
         return BatchNorm.init(self.key(), count, dtype=self.dtype, **self._batch)
 
     def layer_norm(self, count: int, eps: float) -> LayerNorm:
-        """A layer normalisation."""
+        """Return a layer normalisation."""
         return LayerNorm.init(self.key(), count, eps=eps, dtype=self.dtype)
 
     def excitation(self, channels: int, squeezed: int, **settings: Any) -> SqueezeExcitation:
-        """A squeeze and excitation."""
+        """Return a squeeze and excitation."""
         options = self.options()
         return SqueezeExcitation.init(self.key(), channels, squeezed, **settings, **options)
 
     def weight(self, shape: tuple[int, ...], stddev: float) -> Any:
-        """A parameter that belongs to no layer."""
+        """Return a parameter that belongs to no layer."""
         return (self._init or Spread(stddev))(self.key(), shape, self.dtype)
 
     def unit(
@@ -134,20 +134,22 @@ class Builder:
         act: Any = ops.relu,
         **settings: Any,
     ) -> Sequential:
-        """A convolution without bias, batch normalisation, and an activation if there is one."""
+        """Return a convolution without bias, batch normalisation, and an activation if there is
+        one.
+        """
         conv = self.conv(inputs, outputs, kernel, stride, bias=False, **settings)
         rest = [self.batch_norm(outputs)] if act is None else [self.batch_norm(outputs), act]
         return Sequential(conv, *rest)
 
 
 def positive(model: Any, **sizes: Any) -> None:
-    """Refuse sizes that are no positive integers."""
+    """Raise for sizes that are not positive integers."""
     for name, size in sizes.items():
         integer(f"fdbr.nn.models.{model.__name__}.init", name, size, least=1)
 
 
 def numbers_of_blocks(model: Any, depths: Any, stages: int | None = None) -> tuple[int, ...]:
-    """The numbers of the blocks of each stage; an error if there are not as many stages."""
+    """Check the numbers of blocks of each stage."""
     numbers = tuple(depths)
     positive(model, **{f"depths[{i}]": depth for i, depth in enumerate(numbers)})
     if not numbers or stages not in (None, len(numbers)):

@@ -1,4 +1,4 @@
-"""ConvNeXt: a convolutional network with what transformers have taught."""
+"""ConvNeXt: a convolutional network with design choices of transformers."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.convnext import ConvNeXtBlock
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
@@ -26,26 +27,28 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.models")
 @frozen
 class LayerNorm2d(LayerNorm):
     """`LayerNorm` over the channels of images, axis 1."""
 
     def __call__(self, x: Any) -> Any:
-        """The normalised images."""
+        """Return the normalised images."""
         return ops.layer_norm(x, self.weight, self.bias, axis=1, eps=self.eps)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt(ImageNetwork):
-    """ConvNeXt; the classes below say of which size.
+    """ConvNeXt; its subclasses set the sizes.
 
-    Liu et al., *A ConvNet for the 2020s*, CVPR 2022.  The fields are torchvision's modules.
-    Images need 32 pixels a side at least.
+    Liu et al., *A ConvNet for the 2020s*, CVPR 2022.  The fields are torchvision's modules.  Images
+    must have at least 32x32 pixels.
 
     Attributes
     ----------
     features
-        A stem, and stages of blocks with a convolution of 2 by 2 between them.
+        A stem, and stages of blocks with a 2x2 convolution between them.
     avgpool
         Means over all pixels.
     classifier
@@ -82,26 +85,26 @@ class ConvNeXt(ImageNetwork):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         classes
-            How many logits come out.
+            The number of classes.
         width
-            How many channels the first stage has; each further stage has twice as many.  By
-            default what the class says.
+            The number of channels of the first stage; each further stage has twice as many.  By
+            default the class's.
         depths
-            How many blocks each stage has; by default what the class says.
+            The number of blocks of each stage; by default the class's.
         stochastic_depth_prob
-            The probability that an example goes without the last block in `train`; those of the
-            blocks before rise to it from 0.  By default what the class says.
+            The probability that an example skips the last block in `train`; the probabilities of
+            the blocks before rise to it from 0.  By default the class's.
         layer_scale
-            What the branches of blocks are multiplied by at first.
+            The initial factor of the residual branches.
         in_channels
-            How many channels images have.
+            The number of channels of the images.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers of standard
             deviation 0.02, as torchvision's.
@@ -141,11 +144,13 @@ class ConvNeXt(ImageNetwork):
         return of.classifier(of.avgpool(of.features(x)))
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt_Tiny(ConvNeXt):
     """`ConvNeXt` of 96 channels and 18 blocks: 28,589,128 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt_Small(ConvNeXt):
     """`ConvNeXt` of 96 channels and 36 blocks: 50,223,688 parameters."""
@@ -154,6 +159,7 @@ class ConvNeXt_Small(ConvNeXt):
     _rate: ClassVar[float] = 0.4
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt_Base(ConvNeXt_Small):
     """`ConvNeXt` of 128 channels and 36 blocks: 88,591,464 parameters."""
@@ -162,6 +168,7 @@ class ConvNeXt_Base(ConvNeXt_Small):
     _rate: ClassVar[float] = 0.5
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt_Large(ConvNeXt_Base):
     """`ConvNeXt` of 192 channels and 36 blocks: 197,767,336 parameters."""

@@ -1,4 +1,4 @@
-"""Texts made by a decoder, token by token."""
+"""Text generation by a decoder, token by token."""
 
 import inspect
 import math
@@ -6,10 +6,12 @@ from typing import Any
 
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 
 __all__ = ["generate", "sample"]
 
 
+@public("fdbr.nn.models")
 def generate(
     model: Any,
     key: Any,
@@ -21,26 +23,25 @@ def generate(
     top_p: float | None = None,
     cache: bool = True,
 ) -> Any:
-    """Texts, continued by tokens that a model holds for likely.
+    """Continue texts by tokens sampled from a model.
 
     Parameters
     ----------
     model
         A decoder like `GPT2`: ``model(tokens)`` gives logits of the next tokens, shape
-        ``(*tokens.shape, vocabulary)``.  Where its call takes ``last`` it is asked for those after
-        the last token alone.
+        ``(*tokens.shape, vocabulary)``.  If its call takes ``last``, only the logits after the last
+        token are computed.
     key
-        A key; with the same one the same texts come out.  It may be `None` with
-        ``temperature=0``.
+        A random key, which determines the texts.  It may be `None` with ``temperature=0``.
     tokens
-        How the texts begin: integers of shape ``(..., n)``, of which there is one at least.
+        The beginnings of the texts: integers of shape ``(..., n)`` with ``n`` at least 1.
     length
-        How many tokens are added.
+        The number of tokens to add.
     temperature, top_k, top_p
         As for `sample`.
     cache
-        Whether keys and values of attention are kept from token to token: the same texts, sooner.
-        A model without a method ``cache`` has to do without.
+        Whether keys and values of attention are cached, which gives the same texts faster.  A model
+        without a method ``cache`` needs ``cache=False``.
 
     Returns
     -------
@@ -50,7 +51,7 @@ def generate(
     Raises
     ------
     TypeError, ValueError
-        If ``tokens`` are no integers or none, or a setting is not of its kind.
+        If ``tokens`` are not integers or are empty, or a setting is of a wrong type or value.
 
     >>> import fdbr
     >>> import numpy as np
@@ -86,13 +87,14 @@ def generate(
 
 
 def _computes_the_last(model: Any) -> bool:
-    """Whether a model can be asked for the last logits alone."""
+    """Return whether a model takes ``last``, to compute the last logits alone."""
     try:
         return "last" in inspect.signature(model).parameters
     except (TypeError, ValueError):  # what has no signature
         return False
 
 
+@public("fdbr.nn.models")
 def sample(
     key: Any,
     logits: Any,
@@ -101,21 +103,20 @@ def sample(
     top_k: int | None = None,
     top_p: float | None = None,
 ) -> Any:
-    """Integers drawn by their logits.
+    """Draw integers with probabilities given by logits.
 
     Parameters
     ----------
     key
-        A key; it may be `None` with ``temperature=0``.
+        A random key; it may be `None` with ``temperature=0``.
     logits
         Shape ``(..., vocabulary)``.
     temperature
-        By what logits are divided: below 1 the likely ones become likelier, and with 0 the
-        likeliest is taken.
+        The divisor of the logits: below 1 likely tokens become likelier, and 0 takes the likeliest.
     top_k
-        How many of the likeliest may be drawn (and all that are as likely as the last of them).
+        The number of likeliest tokens that may be drawn (ties with the last of them included).
     top_p
-        Only as many of the likeliest may be drawn as together have this probability, after
+        Only the likeliest tokens that together have this probability may be drawn, after
         ``temperature`` and ``top_k``: Holtzman et al., *The curious case of neural text
         degeneration*, ICLR 2020.
 
@@ -127,7 +128,7 @@ def sample(
     Raises
     ------
     TypeError, ValueError
-        If a setting is not of its kind, or there is no key.
+        If a setting is of a wrong type or value, or there is no key.
 
     >>> import fdbr
     >>> import numpy as np

@@ -1,10 +1,11 @@
-"""GoogLeNet: blocks that look at their input through windows of several sizes side by side."""
+"""GoogLeNet: blocks of parallel convolutions with windows of several sizes."""
 
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -30,10 +31,12 @@ _CHANNELS = {
     "inception5a": (832, 256, 160, 320, 32, 128, 128),
     "inception5b": (832, 384, 192, 384, 48, 128, 128),
 }
-"""How many channels go in; how many come out of the branches, and are within the second and the
-third: of 1 by 1, within and out of 3 by 3, within and out of 5 by 5, and after the pooling."""
+"""The numbers of channels of each block: its input; the outputs of the 1x1 branch, within and after
+the 3x3 branch, within and after the 5x5 branch, and after the pooling.
+"""
 
 
+@public("fdbr.nn.models")
 class GoogLeNetOutputs(NamedTuple):
     """The outputs of `GoogLeNet` in training: the logits, and those of the auxiliary heads."""
 
@@ -42,6 +45,7 @@ class GoogLeNetOutputs(NamedTuple):
     aux_logits1: Any
 
 
+@public("fdbr.nn.models")
 @frozen
 class BasicConv(Composite):
     """A convolution, batch normalisation unless ``bn`` is `None`, and a rectifier."""
@@ -54,6 +58,7 @@ class BasicConv(Composite):
         return ops.relu(x if of.bn is None else of.bn(x))
 
 
+@public("fdbr.nn.models")
 @frozen
 class InceptionBranches(Composite):
     """Four branches side by side: the outputs are joined along the channels.
@@ -61,8 +66,8 @@ class InceptionBranches(Composite):
     Attributes
     ----------
     branch1, branch2, branch3, branch4
-        A convolution of 1 by 1; two with a last one of 3 by 3; two with another last one; a
-        pooling and a convolution of 1 by 1.
+        A 1x1 convolution; a 1x1 and a 3x3 one; a 1x1 and another larger one; a pooling and a 1x1
+        convolution.
     """
 
     branch1: BasicConv
@@ -84,14 +89,15 @@ class InceptionBranches(Composite):
         return ops.concat(parts, axis=1)
 
 
+@public("fdbr.nn.models")
 @frozen
 class InceptionAux(Composite):
-    """An auxiliary head, which is trained to classify by what is halfway known.
+    """An auxiliary classifier on the features of an inner layer.
 
     Attributes
     ----------
     avgpool, conv, fc1, fc2, dropout
-        The layers; dropout stands before the last one.
+        The layers; dropout precedes the last one.
     """
 
     avgpool: AdaptiveAvgPool2d | AvgPool2d
@@ -106,6 +112,7 @@ class InceptionAux(Composite):
         return of.fc2(of.dropout(x))
 
 
+@public("fdbr.nn.models")
 @frozen
 class GoogLeNet(ImageNetwork):
     """GoogLeNet, with batch normalisation as in torchvision, or as in the paper and in Chainer.
@@ -118,15 +125,15 @@ class GoogLeNet(ImageNetwork):
     Attributes
     ----------
     conv1 to maxpool2
-        What comes before the blocks.
+        The layers before the blocks.
     inception3a to inception5b
         The blocks, with poolings between.
     aux1, aux2
         Auxiliary heads on ``inception4a`` and ``inception4d``, or `None`.
     avgpool, dropout, fc
-        What comes after the blocks.
+        The layers after the blocks.
     local_norm
-        Whether local response normalisation stands beside the first poolings, as in the paper.
+        Whether the first poolings are combined with local response normalisation, as in the paper.
 
     >>> import fdbr
     >>> from fdbr import nn
@@ -174,7 +181,7 @@ class GoogLeNet(ImageNetwork):
     }
 
     def other_layers(self) -> dict[str, str]:
-        """Chainer's names of blocks, ``inception_3a`` to ``inception_5b``, and ``loss3_fc``."""
+        """Return Chainer's names: ``inception_3a`` to ``inception_5b``, and ``loss3_fc``."""
         return {**{n.replace("inception", "inception_"): n for n in _CHANNELS}, "loss3_fc": "fc"}
 
     @classmethod
@@ -192,27 +199,27 @@ class GoogLeNet(ImageNetwork):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         classes
-            How many logits come out.
+            The number of classes.
         aux_logits
-            Whether there are the auxiliary heads.
+            Whether the model has the auxiliary heads.
         dropout, dropout_aux
             The rates of dropout before the last layer and in the auxiliary heads, in `train`: by
             default torchvision's 0.2 and 0.7, with ``chainer`` 0.4 and 0.
         width
-            How many channels the first convolution has; all other numbers are in proportion.
+            The number of channels of the first convolution; all others are proportional.
         in_channels
-            How many channels images have.
+            The number of channels of the images.
         chainer
-            Whether the model is that of the paper, as in Chainer and in Caffe: convolutions with
-            a bias and no batch normalisation, local response normalisation, windows of 5 by 5
-            (torchvision has 3 by 3 there), other poolings.
+            Whether to build the model of the paper, as in Chainer and in Caffe: convolutions with a
+            bias and no batch normalisation, local response normalisation, 5x5 kernels (torchvision
+            has 3x3 there), other poolings.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers of standard
             deviation 0.01, as torchvision's; with ``chainer`` LeCun's.
@@ -265,14 +272,14 @@ class GoogLeNet(ImageNetwork):
         return GoogLeNetOutputs(logits, second, first) if heads else logits
 
     def _normed(self, x: Any) -> Any:
-        """Local response normalisation over five channels, where the model has it."""
+        """Apply local response normalisation over five channels, if the model has it."""
         if not self.local_norm:
             return x
         return ops.local_response_norm(x, 5, alpha=1e-4, beta=0.75, k=1.0)
 
 
 class _Parts:
-    """Makes what GoogLeNet is made of."""
+    """Builds the parts of GoogLeNet."""
 
     def __init__(self, of: Builder, width: int, chainer: bool) -> None:
         self.of = of
@@ -280,16 +287,16 @@ class _Parts:
         self.chainer = chainer
 
     def sized(self, count: int) -> int:
-        """A number of channels in proportion."""
+        """Scale a number of channels by the width."""
         return max(count * self.width // 64, 1)
 
     def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1) -> BasicConv:
-        """A convolution with what follows it."""
+        """Return a convolution with what follows it."""
         conv = self.of.conv(inputs, outputs, kernel, stride, bias=self.chainer)
         return BasicConv(conv, None if self.chainer else self.of.batch_norm(outputs))
 
     def branches(self, inputs: int, *channels: int) -> tuple[InceptionBranches, int]:
-        """A block, and how many channels come out of it."""
+        """Return a block, and how many channels come out of it."""
         one, within3, three, within5, five, pooled = channels
         block = InceptionBranches(
             self.conv(inputs, one, 1),
@@ -302,7 +309,7 @@ class _Parts:
         return block, one + three + five + pooled
 
     def head(self, inputs: int, classes: int, rate: float) -> InceptionAux:
-        """An auxiliary head."""
+        """Return an auxiliary head."""
         inner, hidden = self.sized(128), self.sized(1024)
         return InceptionAux(
             AvgPool2d(5, stride=3) if self.chainer else AdaptiveAvgPool2d(4),

@@ -1,4 +1,4 @@
-"""GPT-2: a decoder that tells of each token the next one."""
+"""GPT-2: a decoder that predicts the next token."""
 
 from typing import Any, ClassVar, Self
 
@@ -8,6 +8,7 @@ from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.embedding import Embed
@@ -23,11 +24,12 @@ from fdbr.tree import frozen, static
 __all__ = ["GPT2", "Conv1D", "GPT2Attention", "GPT2Block"]
 
 
+@public("fdbr.nn.models")
 @frozen
 class Conv1D(Layer):
-    """The fully connected layer with its weight the other way round: ``y = x @ weight + bias``.
+    """A fully connected layer with a transposed weight: ``y = x @ weight + bias``.
 
-    So lie the weights of GPT-2 in its files, which therefore load as they are.
+    GPT-2's files store their weights in this layout.
 
     Attributes
     ----------
@@ -43,20 +45,21 @@ class Conv1D(Layer):
     projections: ClassVar = ("weight",)  # what `nn.lora` adapts
 
     def __call__(self, x: Any) -> Any:
-        """The output of shape ``(..., out_features)``."""
+        """Return the output of shape ``(..., out_features)``."""
         return ops.linear(x, ops.matrix_transpose(self.weight), self.bias)
 
 
+@public("fdbr.nn.models")
 @frozen
 class GPT2Attention(Layer):
-    """Attention in which a token sees itself and those before.
+    """Causal self-attention.
 
     Attributes
     ----------
     c_attn, c_proj
-        `Conv1D`: to queries, keys and values, and from what the heads see.
+        `Conv1D`: to queries, keys and values, and from the heads' outputs.
     heads, dropout
-        How many heads there are, and the rate at which weights are left out in training.
+        The number of heads, and the dropout rate of attention weights in training.
     """
 
     c_attn: Conv1D
@@ -67,7 +70,7 @@ class GPT2Attention(Layer):
     torch_ignored: ClassVar[tuple[str, ...]] = ("attn.bias", "attn.masked_bias")
 
     def __call__(self, x: Any, cache: KeyValueCache | None = None) -> Any:
-        """The output; with a cache, beside the next one."""
+        """Return the output; with a cache, also the next cache."""
         query, keys, values = self._parts(x)
         if cache is None:
             seen = ops.scaled_dot_product_attention(query, keys, values, causal=True)
@@ -76,7 +79,7 @@ class GPT2Attention(Layer):
         return self.c_proj(heads_together(seen)), cache
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The output with weights left out, and the layer."""
+        """Return the output with weights left out, and the layer."""
         key = needed_key("models.GPT2Attention", key) if self.dropout else None
         seen = ops.scaled_dot_product_attention(
             *self._parts(x), causal=True, dropout_p=self.dropout, dropout_key=key
@@ -89,16 +92,17 @@ class GPT2Attention(Layer):
         return [heads_apart(parts[..., i * width : (i + 1) * width], self.heads) for i in range(3)]
 
 
+@public("fdbr.nn.models")
 @frozen
 class GPT2Block(Composite):
-    """Attention and a network for each place, each after a normalisation and beside a shortcut.
+    """Attention and a position-wise network, each with a residual and a normalisation before it.
 
     Attributes
     ----------
     ln_1, attn, ln_2, c_fc, c_proj
         The layers; the last two are the network.
     dropout
-        Dropout before what went in is added.
+        Dropout before the residual addition.
     """
 
     ln_1: LayerNorm
@@ -120,19 +124,20 @@ class GPT2Block(Composite):
         return x if cache is None else (x, cache)
 
 
+@public("fdbr.nn.models")
 @frozen
 class GPT2(Network):
-    """GPT-2: of each token of a text, logits of the next one.
+    """GPT-2: logits of the next token after each token of a text.
 
     Radford et al., *Language models are unsupervised multitask learners*, 2019: 124,439,808
-    parameters by default.  Weights lie as in Hugging Face's files, those of ``GPT2LMHeadModel``
-    and of ``GPT2Model``, and load by `nn.load_torch_state` as they are: the matrices, which
-    are transposed there, are so in `Conv1D`, too.  `generate` makes texts.
+    parameters by default.  `nn.load_torch_state` loads Hugging Face's files of ``GPT2LMHeadModel``
+    and ``GPT2Model``: `Conv1D` has the transposed matrices that they store.  `generate` makes
+    texts.
 
     Attributes
     ----------
     wte, wpe
-        The tables of tokens and of positions; the first is the last layer, too.
+        The tables of tokens and of positions; the table of tokens is also the last layer.
     drop, h, ln_f
         Dropout, the tuple of `GPT2Block`, and a normalisation.
 
@@ -179,36 +184,36 @@ class GPT2(Network):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         The settings have the names of Hugging Face's configurations.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         vocab_size, n_positions
-            How many tokens there are, and how many a text may have.
+            The number of tokens in the vocabulary, and the maximal length of a text.
         n_embd, n_layer, n_head
-            How many features a place has, how many blocks there are, and heads of attention
-            (768, 12, 12; of medium, large and XL 1024, 24, 16; 1280, 36, 20; 1600, 48, 25).
+            The number of features of a position, of blocks, and of attention heads (768, 12, 12; of
+            medium, large and XL 1024, 24, 16; 1280, 36, 20; 1600, 48, 25).
         n_inner
-            How many features a block's network has inside; four times ``n_embd`` by default.
+            The number of features inside a block's network; four times ``n_embd`` by default.
         resid_pdrop, embd_pdrop, attn_pdrop
-            The rates of dropout in `train`: before additions, after the embedding, and of the
-            weights of attention.
+            The dropout rates in `train`: before residual additions, after the embedding, and of
+            attention weights.
         layer_norm_epsilon
-            What normalisations add to the variance.
+            A small number that normalisations add to the variance.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers of standard
-            deviation 0.02, of the last layers of blocks by ``sqrt(2 * n_layer)`` smaller.
+            deviation 0.02, divided by ``sqrt(2 * n_layer)`` for the last layers of blocks.
         dtype
             The dtype of the parameters.
 
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or ``n_head`` does not divide ``n_embd``.
+            If a size is not a positive integer, or ``n_head`` does not divide ``n_embd``.
         """
         inner = 4 * n_embd if n_inner is None else n_inner
         positive(cls, vocab_size=vocab_size, n_positions=n_positions, n_embd=n_embd)
@@ -245,51 +250,51 @@ class GPT2(Network):
         )
 
     def __call__(self, tokens: Any, *, cache: Any = None, last: bool = False) -> Any:
-        """The logits of the token after each of those given.
+        """Return the logits of the token after each given one.
 
         Parameters
         ----------
         tokens
             Integers in ``0 … vocab_size - 1``, shape ``(..., length)``.
         cache
-            What `cache` or the call before gave: the tokens follow those that it has seen.
+            The caches that `cache` or the previous call returned: the tokens follow theirs.
         last
-            Whether only the logits after the last token are computed, as of a text that goes on.
+            Whether only the logits after the last token are computed, as in generation.
 
         Returns
         -------
         array or tuple
             Shape ``(..., length, vocab_size)``, or ``(..., 1, vocab_size)`` with ``last``; with a
-            cache, beside the next one.
+            cache, a tuple of it and the next caches.
 
         Raises
         ------
         TypeError, ValueError
-            If tokens are no integers, are not in the vocabulary, or are more than ``n_positions``.
+            If tokens are not integers, are not in the vocabulary, or are more than ``n_positions``.
         """
         return self._forward(self, tokens, cache, last)
 
     def train(self, tokens: Any, *, key: Any = None) -> tuple[Any, Self]:  # type: ignore[override]
-        """The logits in training, with dropout, and the model.
+        """Return the logits in training, with dropout, and the model.
 
         Parameters
         ----------
         tokens
             As in a call.
         key
-            A key, of which each layer gets its own; `None` if all rates are 0.
+            A random key, which is split among the layers; `None` if all rates are 0.
         """
         return self._trained(key, tokens)
 
     def cache(self, batch: int | tuple[int, ...], length: int) -> tuple[KeyValueCache, ...]:
-        """Empty caches, one for each block.
+        """Return empty caches, one for each block.
 
         Parameters
         ----------
         batch
-            How many texts there are, or the shape of them; ``()`` for one without that axis.
+            The batch size or shape; ``()`` for a single text without a batch axis.
         length
-            How many tokens they may take.
+            The number of tokens that the caches can hold.
         """
         heads = self.h[0].attn.heads
         width, dtype = self.wte.weight.shape[-1], self.wte.weight.dtype
@@ -303,8 +308,8 @@ class GPT2(Network):
         tokens = ops.asarray(tokens)
         known = 0 if cache is None else cache[0].known_position()
         self._check(tokens, known or 0)
-        places = ops.arange(tokens.shape[-1]) + (cache[0].position if known is None else known)
-        x = of.drop(of.wte(tokens) + of.wpe(places))
+        positions = ops.arange(tokens.shape[-1]) + (cache[0].position if known is None else known)
+        x = of.drop(of.wte(tokens) + of.wpe(positions))
         caches = []
         for i, block in enumerate(of.h if isinstance(of.h, list) else self.h):
             if cache is None:
@@ -323,11 +328,11 @@ class GPT2(Network):
                     f"(..., length), got {describe(tokens)}"
                 )
             )
-        count, places = before + tokens.shape[-1], self.wpe.weight.shape[0]
-        if count > places:
+        count, most = before + tokens.shape[-1], self.wpe.weight.shape[0]
+        if count > most:
             raise ValueError(
                 placed(
                     f"fdbr.nn.models.{type(self).__name__}: {count} tokens are more than the model "
-                    f"has positions, {places}; give the last ones, or a larger n_positions to init"
+                    f"has positions, {most}; give the last ones, or a larger n_positions to init"
                 )
             )

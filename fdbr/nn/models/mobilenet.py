@@ -1,4 +1,4 @@
-"""MobileNetV3: convolutions with one channel a group between convolutions of 1 by 1."""
+"""MobileNetV3: depthwise convolutions between 1x1 convolutions."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import Dropout
@@ -18,8 +19,9 @@ from fdbr.tree import frozen, static
 __all__ = ["InvertedResidual", "MobileNetV3", "MobileNet_V3_Large", "MobileNet_V3_Small"]
 
 Stage = tuple[int, int, int, bool, bool, int]
-"""A block: its kernel, how many channels it has within and at its end, whether it has squeeze and
-excitation, whether its activation is `hard_swish` or `relu`, and its stride."""
+"""The settings of a block: kernel, inner and output channels, whether it has squeeze and
+excitation, whether its activation is `hard_swish` or `relu`, and stride.
+"""
 
 _SMALL: tuple[Stage, ...] = (
     (3, 16, 16, True, False, 2),
@@ -55,14 +57,15 @@ _LARGE: tuple[Stage, ...] = (
 
 
 def _eighths(count: float) -> int:
-    """The nearest multiple of 8, not below 8 nor below nine tenths."""
+    """Round to a multiple of 8, at least 8 and at least nine tenths of the number."""
     near = max(8, int(count + 4) // 8 * 8)
     return near + 8 if near < 0.9 * count else near
 
 
+@public("fdbr.nn.models")
 @frozen
 class InvertedResidual(Composite):
-    """Channels are made more, convolved each alone, and made fewer; what went in may be added.
+    """An inverted residual: expand the channels, convolve each separately, and project.
 
     Sandler et al., *MobileNetV2*, CVPR 2018, with squeeze and excitation.
 
@@ -71,7 +74,7 @@ class InvertedResidual(Composite):
     block
         The layers.
     residual
-        Whether what went in is added.
+        Whether there is a residual connection.
     """
 
     block: Sequential
@@ -79,7 +82,7 @@ class InvertedResidual(Composite):
 
     @classmethod
     def build(cls, of: Builder, inputs: int, stage: Stage, width: float) -> Self:
-        """A block of a `MobileNetV3`."""
+        """Return a block of a `MobileNetV3`."""
         kernel, inner, outputs, excited, hard, stride = stage
         act = ops.hard_swish if hard else ops.relu
         inner, outputs = _eighths(inner * width), _eighths(outputs * width)
@@ -92,14 +95,15 @@ class InvertedResidual(Composite):
         return cls(Sequential(*layers), stride == 1 and inputs == outputs)
 
     def _forward(self, of: Any, x: Any) -> Any:
-        """The output of the block."""
+        """Return the output of the block."""
         y = of.block(x)
         return x + y if self.residual else y
 
 
+@public("fdbr.nn.models")
 @frozen
 class MobileNetV3(ImageNetwork):
-    """Networks for small machines; the classes below say which.
+    """MobileNetV3; the subclasses set the sizes.
 
     Howard et al., *Searching for MobileNetV3*, ICCV 2019.  The fields are torchvision's modules.
 
@@ -141,23 +145,22 @@ class MobileNetV3(ImageNetwork):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         classes
-            How many logits come out.
+            The number of classes.
         width
-            By how much the numbers of channels are multiplied.
+            The factor of the numbers of channels.
         blocks
-            The numbers of the blocks that there are, from 0 on, of those of the paper; by default
-            all.
+            The indices of the paper's blocks that the model has, from 0; by default all.
         dropout
             The rate of dropout in `train`.
         in_channels
-            How many channels images have.
+            The number of channels of the images.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
             variance that torchvision gives its normal ones.
@@ -184,16 +187,18 @@ class MobileNetV3(ImageNetwork):
         return cls(Sequential(*layers), AdaptiveAvgPool2d(1), classifier)
 
     def _forward(self, of: Any, x: Any) -> Any:
-        """The logits."""
+        """Return the logits."""
         x = of.avgpool(of.features(x))
         return of.classifier(ops.reshape(x, x.shape[:2]))
 
 
+@public("fdbr.nn.models")
 @frozen
 class MobileNet_V3_Large(MobileNetV3):
     """`MobileNetV3` with fifteen blocks: 5,483,032 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class MobileNet_V3_Small(MobileNetV3):
     """`MobileNetV3` with eleven blocks: 2,542,856 parameters."""

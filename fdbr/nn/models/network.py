@@ -1,4 +1,4 @@
-"""Networks whose computation is written once, for inference, for training, and to look inside."""
+"""Networks with one definition for inference, training and extraction of features."""
 
 import contextlib
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any, Self
 from fdbr import ops, tree
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.composite import Composite
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.pytrees.classes import fields_of
@@ -15,24 +16,26 @@ from fdbr.tree import frozen
 __all__ = ["ImageNetwork", "Network"]
 
 
+@public("fdbr.nn.models")
 @frozen
 class Network(Composite):
-    """The base of models, into which one can look: `extract` gives what comes out of layers."""
+    """The base class of models; `extract` returns the outputs of their layers."""
 
     def other_layers(self) -> dict[str, str]:
-        """Names that `extract` takes beside paths, with the paths that they stand for."""
+        """Return further names that `extract` accepts, with the paths they refer to."""
         return {}
 
     def extract(self, *inputs: Any, **options: Any) -> dict[str, Any]:
-        """The outputs of some of the layers, in inference.
+        """Return the outputs of some layers, in inference.
 
-        Nothing is computed that comes after the last of them.
+        Nothing after the last of them is computed.
 
         Parameters
         ----------
         inputs, options
-            What ``__call__`` takes, and at the end the names, also as ``layers=``.  A name is
-            the path of a layer in the model, as ``"layer2[0].conv1"`` or ``"layer2.0.conv1"``.
+            The arguments of ``__call__``, and last the names, which can also be given as
+            ``layers=``.  A name is the path of a layer in the model, as ``"layer2[0].conv1"`` or
+            ``"layer2.0.conv1"``.
 
         Returns
         -------
@@ -61,11 +64,11 @@ class Network(Composite):
 
 
 class _EnoughError(Exception):
-    """All that was wanted has been found."""
+    """All requested outputs have been found."""
 
 
 class _Watching:
-    """The layers of a network, whose outputs are noted where they are wanted."""
+    """The fields of a network, which record the outputs that were requested."""
 
     training = False
 
@@ -114,7 +117,7 @@ class _Watching:
 
 
 def _paths(model: Any, names: Any) -> dict[str, str]:
-    """For each name the path that it means, with a dot before each step."""
+    """Return the path of each named layer, with a dot before each step."""
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise TypeError(
             f"fdbr.nn.models: layers must be a list of names of layers, got {describe(names)}"
@@ -141,7 +144,7 @@ def _paths(model: Any, names: Any) -> dict[str, str]:
 
 
 def _layers_of(part: Any) -> dict[str, Any]:
-    """The parts of a layer or of a sequence of layers, by name."""
+    """Return the parts of a layer or of a sequence of layers, by name."""
     if isinstance(part, Sequential | tuple | list):
         return {str(i): member for i, member in enumerate(part)}
     fields = fields_of(type(part))
@@ -151,12 +154,13 @@ def _layers_of(part: Any) -> dict[str, Any]:
     return {n: m for n, m in members.items() if callable(m) or isinstance(m, tuple | list)}
 
 
+@public("fdbr.nn.models")
 @frozen
 class ImageNetwork(Network):
     """A network that takes a batch of images, or one."""
 
     def __call__(self, x: Any) -> Any:
-        """The output for images.
+        """Return the output for images.
 
         Parameters
         ----------
@@ -177,14 +181,14 @@ class ImageNetwork(Network):
         return _unbatched(super().__call__(x), alone)
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:  # type: ignore[override]
-        """The output in training, and the model's successor.
+        """Return the output in training, and the model's successor.
 
         Parameters
         ----------
         x
             As in a call; batch statistics are those of all images together.
         key
-            A key, of which each layer gets its own; `None` if no layer draws.
+            A random key, which is split among the layers; `None` if no layer draws random numbers.
 
         Returns
         -------
@@ -196,9 +200,9 @@ class ImageNetwork(Network):
         return _unbatched(out, alone), successor
 
     def extract(self, x: Any, layers: Sequence[str]) -> dict[str, Any]:
-        """The outputs of some of the layers, in inference, for images.
+        """Return the outputs of some layers, in inference, for images.
 
-        Nothing is computed that comes after the last of them.
+        Nothing after the last of them is computed.
 
         Parameters
         ----------
@@ -221,7 +225,7 @@ class ImageNetwork(Network):
         return _unbatched(super().extract(x, layers), alone)
 
     def _batch(self, x: Any) -> tuple[Any, bool]:
-        """The images with an axis of examples, and whether it was missing."""
+        """Add a missing batch axis; returns also whether it was missing."""
         x = ops.asarray(x)
         if x.ndim not in (3, 4):
             raise ValueError(

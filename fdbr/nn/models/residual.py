@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Self
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
@@ -23,15 +24,16 @@ class BlockSettings:
     reduction: int | None
 
     def excitation(self, of: Builder, channels: int) -> Any:
-        """A block's squeeze and excitation, or `None`."""
+        """Return a block's squeeze and excitation, or `None`."""
         if self.reduction is None:
             return None
         return of.excitation(channels, max(channels // self.reduction, 1))
 
 
+@public("fdbr.nn.models")
 @frozen
 class BasicBlock(Composite):
-    """Two convolutions of 3 by 3, and what went in is added.
+    """Two 3x3 convolutions with a residual connection.
 
     Attributes
     ----------
@@ -40,7 +42,7 @@ class BasicBlock(Composite):
     se
         Squeeze and excitation before the addition, or `None`.
     downsample
-        What makes the input fit for the addition, or `None`.
+        A projection of the input to the output's shape, or `None`.
     """
 
     conv1: Conv
@@ -56,7 +58,7 @@ class BasicBlock(Composite):
     def build(
         cls, of: Builder, inputs: int, planes: int, stride: int, shared: BlockSettings
     ) -> Self:
-        """A block of a `ResNet`."""
+        """Return a block of a `ResNet`."""
         return cls(
             of.conv(inputs, planes, 3, stride, bias=False),
             of.batch_norm(planes),
@@ -67,15 +69,16 @@ class BasicBlock(Composite):
         )
 
     def _forward(self, of: Any, x: Any) -> Any:
-        """The output of the block."""
+        """Return the output of the block."""
         y = ops.relu(of.bn1(of.conv1(x)))
         y = of.bn2(of.conv2(y))
         return _joined(of, x, y)
 
 
+@public("fdbr.nn.models")
 @frozen
 class Bottleneck(Composite):
-    """Three convolutions, of which that of 3 by 3 has fewer channels, and what went in is added.
+    """A 1x1, a narrower 3x3 and a 1x1 convolution with a residual connection.
 
     Attributes
     ----------
@@ -84,7 +87,7 @@ class Bottleneck(Composite):
     se
         Squeeze and excitation before the addition, or `None`.
     downsample
-        What makes the input fit for the addition, or `None`.
+        A projection of the input to the output's shape, or `None`.
     """
 
     conv1: Conv
@@ -106,7 +109,7 @@ class Bottleneck(Composite):
     def build(
         cls, of: Builder, inputs: int, planes: int, stride: int, shared: BlockSettings
     ) -> Self:
-        """A block of a `ResNet`."""
+        """Return a block of a `ResNet`."""
         inner = int(planes * shared.width_per_group / 64) * shared.groups
         positive(cls, **{"groups * int(planes * width_per_group / 64)": inner})
         outputs = planes * cls.expansion
@@ -123,7 +126,7 @@ class Bottleneck(Composite):
         )
 
     def _forward(self, of: Any, x: Any) -> Any:
-        """The output of the block."""
+        """Return the output of the block."""
         y = ops.relu(of.bn1(of.conv1(x)))
         y = ops.relu(of.bn2(of.conv2(y)))
         y = of.bn3(of.conv3(y))
@@ -131,7 +134,7 @@ class Bottleneck(Composite):
 
 
 def _joined(of: Any, x: Any, y: Any) -> Any:
-    """A block's output, of its input and of what its convolutions gave."""
+    """Add a block's input to the output of its convolutions."""
     if of.se is not None:
         y = of.se(y)
     return ops.relu(y + (x if of.downsample is None else of.downsample(x)))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.linear import Linear
@@ -37,9 +38,10 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet(ImageNetwork):
-    """Residual networks; the classes below say of which depth.
+    """Residual networks; the subclasses set the depths.
 
     He, Zhang, Ren & Sun, *Deep residual learning for image recognition*, CVPR 2016.  The fields
     are torchvision's modules.
@@ -47,11 +49,11 @@ class ResNet(ImageNetwork):
     Attributes
     ----------
     conv1, bn1, maxpool
-        What comes before the blocks.
+        The layers before the blocks.
     layer1, layer2, layer3, layer4
         The blocks, in stages of one size.
     avgpool, fc
-        What comes after them.
+        The layers after the blocks.
 
     >>> import fdbr
     >>> from fdbr import nn
@@ -81,7 +83,7 @@ class ResNet(ImageNetwork):
     _reduction: ClassVar[int | None] = None
 
     def chainer_names(self) -> dict[str, str]:
-        """The names of Chainer's ``ResNet50Layers`` in files."""
+        """Return the names of Chainer's ``ResNet50Layers`` in files."""
         stages = enumerate((self.layer1, self.layer2, self.layer3, self.layer4), 1)
         blocks = {
             f"layer{stage}.layers[{i}]": f"res{stage + 1}/{f'b{i}' if i else 'a'}"
@@ -91,7 +93,7 @@ class ResNet(ImageNetwork):
         return {**blocks, "fc": "fc6"}
 
     def other_layers(self) -> dict[str, str]:
-        """Chainer's names of stages, ``res2`` to ``res5``, and of the last layer, ``fc6``."""
+        """Return Chainer's names: ``res2`` to ``res5`` of stages, ``fc6`` of the last layer."""
         return {**{f"res{i + 1}": f"layer{i}" for i in range(1, 5)}, "fc6": "fc"}
 
     @classmethod
@@ -110,32 +112,32 @@ class ResNet(ImageNetwork):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         classes
-            How many logits come out.
+            The number of classes.
         width
-            How many channels the first convolution has, and the narrow ones of the first stage;
-            each further stage has twice as many.
+            The number of channels of the first convolution, and of the narrow ones of the first
+            stage; each further stage has twice as many.
         depths
-            How many blocks each of the four stages has; by default what the class says.
+            The number of blocks of each of the four stages; by default the class's.
         groups, width_per_group
-            Of the convolutions of 3 by 3 in bottlenecks, as torchvision counts them; by default
-            what the class says.
+            The groups and widths of the 3x3 convolutions in bottlenecks, as in torchvision; by
+            default the class's.
         in_channels
-            How many channels images have.
+            The number of channels of the images.
         downsample_fb
-            Whether the convolution of 3 by 3 has the stride of a bottleneck (as in torchvision,
-            and in Chainer with this argument), or the first, of 1 by 1 (as in the paper, and in
-            Chainer by default).
+            Whether the stride of a bottleneck is that of its 3x3 convolution (as in torchvision,
+            and in Chainer with this argument), or of its first 1x1 convolution (as in the paper,
+            and in Chainer by default).
         chainer
-            Whether all else is as in Chainer's ``ResNet50Layers``, too: the first convolution has
-            a bias, the first pooling no padding but windows over the edge, batch normalisation
-            ``eps=2e-5``, and ``downsample_fb`` is False by default.
+            Whether the model is Chainer's ``ResNet50Layers`` in all other respects: the first
+            convolution has a bias, the first pooling no padding, but windows that extend over the
+            edge, batch normalisation ``eps=2e-5``, and ``downsample_fb`` is False by default.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
             variance that torchvision gives its normal ones.
@@ -168,13 +170,14 @@ class ResNet(ImageNetwork):
         return cls(*stem, pool, *stages, AdaptiveAvgPool2d(1), fc)  # type: ignore[call-arg, arg-type]
 
     def _forward(self, of: Any, x: Any) -> Any:
-        """The logits."""
+        """Return the logits."""
         x = of.maxpool(ops.relu(of.bn1(of.conv1(x))))
         x = of.layer4(of.layer3(of.layer2(of.layer1(x))))
         x = of.avgpool(x)
         return of.fc(ops.reshape(x, x.shape[:2]))
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet18(ResNet):
     """`ResNet` with two `BasicBlock` in each stage: 11,689,512 parameters."""
@@ -183,6 +186,7 @@ class ResNet18(ResNet):
     _depths: ClassVar[tuple[int, ...]] = (2, 2, 2, 2)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet34(ResNet):
     """`ResNet` with 3, 4, 6 and 3 `BasicBlock`: 21,797,672 parameters."""
@@ -190,11 +194,13 @@ class ResNet34(ResNet):
     _block: ClassVar[Any] = BasicBlock
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet50(ResNet):
     """`ResNet` with 3, 4, 6 and 3 `Bottleneck`: 25,557,032 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet101(ResNet):
     """`ResNet` with 3, 4, 23 and 3 `Bottleneck`: 44,549,160 parameters."""
@@ -202,6 +208,7 @@ class ResNet101(ResNet):
     _depths: ClassVar[tuple[int, ...]] = (3, 4, 23, 3)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet152(ResNet):
     """`ResNet` with 3, 8, 36 and 3 `Bottleneck`: 60,192,808 parameters."""
@@ -209,6 +216,7 @@ class ResNet152(ResNet):
     _depths: ClassVar[tuple[int, ...]] = (3, 8, 36, 3)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNeXt50_32x4d(ResNet):
     """`ResNet50` with 32 groups of 4 channels: 25,028,904 parameters.
@@ -219,6 +227,7 @@ class ResNeXt50_32x4d(ResNet):
     _groups: ClassVar[tuple[int, int]] = (32, 4)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNeXt101_32x8d(ResNet):
     """`ResNet101` with 32 groups of 8 channels: 88,791,336 parameters."""
@@ -227,6 +236,7 @@ class ResNeXt101_32x8d(ResNet):
     _groups: ClassVar[tuple[int, int]] = (32, 8)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNeXt101_64x4d(ResNet):
     """`ResNet101` with 64 groups of 4 channels: 83,455,272 parameters."""
@@ -235,6 +245,7 @@ class ResNeXt101_64x4d(ResNet):
     _groups: ClassVar[tuple[int, int]] = (64, 4)
 
 
+@public("fdbr.nn.models")
 @frozen
 class Wide_ResNet50_2(ResNet):
     """`ResNet50` with twice as many inner channels: 68,883,240 parameters.
@@ -245,6 +256,7 @@ class Wide_ResNet50_2(ResNet):
     _groups: ClassVar[tuple[int, int]] = (1, 128)
 
 
+@public("fdbr.nn.models")
 @frozen
 class Wide_ResNet101_2(ResNet):
     """`ResNet101` with twice as many inner channels: 126,886,696 parameters."""
@@ -253,6 +265,7 @@ class Wide_ResNet101_2(ResNet):
     _groups: ClassVar[tuple[int, int]] = (1, 128)
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNet50(ResNet):
     """`ResNet50` with squeeze and excitation in each block: 28,088,024 parameters.
@@ -264,6 +277,7 @@ class SEResNet50(ResNet):
     _reduction: ClassVar[int | None] = 16
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNet101(SEResNet50):
     """`ResNet101` with squeeze and excitation in each block: 49,326,872 parameters."""
@@ -271,6 +285,7 @@ class SEResNet101(SEResNet50):
     _depths: ClassVar[tuple[int, ...]] = (3, 4, 23, 3)
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNet152(SEResNet50):
     """`ResNet152` with squeeze and excitation in each block: 66,821,848 parameters."""
@@ -278,6 +293,7 @@ class SEResNet152(SEResNet50):
     _depths: ClassVar[tuple[int, ...]] = (3, 8, 36, 3)
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNeXt50(SEResNet50):
     """`ResNeXt50_32x4d` with squeeze and excitation in each block: 27,559,896 parameters."""
@@ -285,6 +301,7 @@ class SEResNeXt50(SEResNet50):
     _groups: ClassVar[tuple[int, int]] = (32, 4)
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNeXt101(SEResNet101):
     """`ResNet101` with 32 groups of 4 channels, squeeze and excitation: 48,955,416 parameters."""

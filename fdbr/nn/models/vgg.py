@@ -1,4 +1,4 @@
-"""VGG: stages of convolutions with windows of 3 by 3, and three fully connected layers."""
+"""VGG: stages of convolutions with 3x3 kernels, and three fully connected layers."""
 
 import itertools
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.dropout import Dropout
@@ -20,19 +21,20 @@ from fdbr.tree import frozen
 __all__ = ["VGG", "VGG11", "VGG13", "VGG16", "VGG19"]
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG(ImageNetwork):
-    """VGG: stages of convolutions with windows of 3 by 3, and three fully connected layers.
+    """VGG: stages of convolutions with 3x3 kernels, and three fully connected layers.
 
-    Simonyan & Zisserman, *Very deep convolutional networks for large-scale image recognition*,
-    ICLR 2015.  The fields are torchvision's modules.  Images need 32 pixels a side at least.
+    Simonyan & Zisserman, *Very deep convolutional networks for large-scale image recognition*, ICLR
+    2015.  The fields are torchvision's modules.  Images must have at least 32x32 pixels.
 
     Attributes
     ----------
     features
         Convolutions, rectifiers, and a pooling after each stage.
     avgpool
-        What brings images of any size to 7 by 7 means.
+        An adaptive pooling of images of any size to 7x7 means.
     classifier
         Fully connected layers, rectifiers and dropout.
 
@@ -53,29 +55,31 @@ class VGG(ImageNetwork):
     _depths: ClassVar[tuple[int, ...]] = (2, 2, 3, 3, 3)
 
     def chainer_names(self) -> dict[str, str]:
-        """The names of Chainer's ``VGG16Layers`` in files."""
-        places = self._places(Conv, "conv") | self._places(BatchNorm, "bn")
-        names = {f"features.layers[{i}]": name for name, i in places.items()}
+        """Return the names of Chainer's ``VGG16Layers`` in files."""
+        positions = self._positions(Conv, "conv") | self._positions(BatchNorm, "bn")
+        names = {f"features.layers[{i}]": name for name, i in positions.items()}
         return {**names, **{f"classifier.layers[{i}]": f"fc{6 + i // 3}" for i in (0, 3, 6)}}
 
     def other_layers(self) -> dict[str, str]:
-        """Chainer's names of layers: ``conv1_1`` to ``pool5``, rectified, ``fc6`` to ``fc8``."""
-        names = {name: f"features[{i}]" for name, i in self._places(Lambda, "conv").items()}
+        """Return Chainer's names of layers: ``conv1_1`` to ``pool5``, rectified, ``fc6`` to
+        ``fc8``.
+        """
+        names = {name: f"features[{i}]" for name, i in self._positions(Lambda, "conv").items()}
         pools = [i for i, layer in enumerate(self.features) if isinstance(layer, MaxPool2d)]
         names |= {f"pool{stage}": f"features[{i}]" for stage, i in enumerate(pools, 1)}
         return names | {"fc6": "classifier[1]", "fc7": "classifier[4]", "fc8": "classifier[6]"}
 
-    def _places(self, kind: type, name: str) -> dict[str, int]:
-        """The layers of a kind, named by their stages and their places in them."""
-        places: dict[str, int] = {}
-        stage = place = 1
+    def _positions(self, kind: type, name: str) -> dict[str, int]:
+        """Name the layers of a type by their stages and positions within them."""
+        positions: dict[str, int] = {}
+        stage = position = 1
         for i, layer in enumerate(self.features):
             if isinstance(layer, kind):
-                places[f"{name}{stage}_{place}"] = i
-                place += 1
+                positions[f"{name}{stage}_{position}"] = i
+                position += 1
             elif isinstance(layer, MaxPool2d):
-                stage, place = stage + 1, 1
-        return places
+                stage, position = stage + 1, 1
+        return positions
 
     @classmethod
     def init(
@@ -92,27 +96,26 @@ class VGG(ImageNetwork):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         classes
-            How many logits come out.
+            The number of classes.
         batch_norm
             Whether convolutions are followed by batch normalisation (torchvision's ``vgg16_bn``).
         dropout
             The rate of the two dropouts in `train`.
         width
-            How many channels the first stage has; each has twice those of the one before, up to
-            ``8 * width``.
+            The number of channels of the first stage; each stage doubles it, up to ``8 * width``.
         depths
-            How many convolutions each stage has; by default what the class says.
+            The number of convolutions of each stage; by default the class's.
         hidden
-            How many features the two hidden fully connected layers have.
+            The number of features of the two hidden fully connected layers.
         in_channels
-            How many channels images have.
+            The number of channels of the images.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
             variance that torchvision gives its normal ones.
@@ -137,11 +140,12 @@ class VGG(ImageNetwork):
         return cls(Sequential(*layers), AdaptiveAvgPool2d((7, 7)), Sequential(*classifier))
 
     def _forward(self, of: Any, x: Any) -> Any:
-        """The logits."""
+        """Return the logits."""
         x = of.avgpool(of.features(x))
         return of.classifier(ops.reshape(x, (x.shape[0], -1)))
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG11(VGG):
     """`VGG` with eight convolutions, configuration A: 132,863,336 parameters."""
@@ -149,6 +153,7 @@ class VGG11(VGG):
     _depths: ClassVar[tuple[int, ...]] = (1, 1, 2, 2, 2)
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG13(VGG):
     """`VGG` with ten convolutions, configuration B: 133,047,848 parameters."""
@@ -156,11 +161,13 @@ class VGG13(VGG):
     _depths: ClassVar[tuple[int, ...]] = (2, 2, 2, 2, 2)
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG16(VGG):
     """`VGG` with thirteen convolutions, configuration D: 138,357,544 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG19(VGG):
     """`VGG` with sixteen convolutions, configuration E: 143,667,240 parameters."""

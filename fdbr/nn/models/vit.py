@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.blocks import ViTBlock
 from fdbr.nn.attention.multi_head import MultiHeadAttention
@@ -32,14 +33,15 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViTEncoder(Composite):
-    """Blocks, one after the other.
+    """The encoder: position embeddings, blocks and a normalisation.
 
     Attributes
     ----------
     pos_embedding
-        What is added to each place, shape ``(1, places, width)``.
+        The embeddings of positions, shape ``(1, positions, width)``.
     dropout, layers, ln
         Dropout, the tuple of `ViTBlock`, and a normalisation.
     """
@@ -50,7 +52,7 @@ class ViTEncoder(Composite):
     ln: LayerNorm
 
     def torch_names(self) -> dict[str, str]:
-        """Torchvision's names of the blocks."""
+        """Return torchvision's names of the blocks."""
         return {f"layers[{i}]": f"layers.encoder_layer_{i}" for i in range(len(self.layers))}
 
     def _forward(self, of: Any, x: Any) -> Any:
@@ -60,19 +62,21 @@ class ViTEncoder(Composite):
         return of.ln(x)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT(ImageNetwork):
-    """The vision transformer; the classes below say of which size.
+    """The vision transformer; its subclasses set the sizes.
 
     Dosovitskiy et al., *An image is worth 16x16 words*, ICLR 2021.  The fields are torchvision's
-    modules.  Images are squares of the size that the model was made for.
+    modules.  Images must be squares of the model's ``image_size``.
 
     Attributes
     ----------
     class_token
-        The first place of the sequence, of which the class is told; shape ``(1, 1, width)``.
+        The first position of the sequence, from which the class is predicted; shape ``(1, 1,
+        width)``.
     conv_proj
-        What makes places of patches.
+        The convolution that embeds patches.
     encoder
         A `ViTEncoder`.
     heads
@@ -114,35 +118,35 @@ class ViT(ImageNetwork):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         classes
-            How many logits come out.
+            The number of classes.
         image_size
-            How many pixels a side images have.
+            The height and width of the images.
         patch_size
-            How many pixels a side a patch has.
+            The height and width of a patch.
         num_layers, num_heads, hidden_dim, mlp_dim
-            How many blocks there are, heads of attention, features of each place, and features
-            within a block's fully connected layers; by default what the class says.
+            The number of blocks, of attention heads, of features of each position, and of features
+            within a block's fully connected layers; by default the class's.
         dropout, attention_dropout
-            The rates of dropout, and of weights of attention that are left out, in `train`.
+            The dropout rates of features and of attention weights in `train`.
         in_channels
-            How many channels images have.
+            The number of channels of the images.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
-            variances of torchvision's, but the last layer's, which are zeros there.
+            variances of torchvision's, except for the last layer's, which are zeros there.
         dtype
             The dtype of the parameters.
 
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or patches do not fill an image.
+            If a size is not a positive integer, or patches do not fill an image.
         """
         given = (num_layers, num_heads, hidden_dim, mlp_dim)
         layers, heads, width, inner = (
@@ -161,9 +165,9 @@ class ViT(ImageNetwork):
         proj = of.conv(
             in_channels, width, patch, patch, padding=0, stddev=(in_channels * patch**2) ** -0.5
         )
-        places = (image_size // patch) ** 2 + 1
+        positions = (image_size // patch) ** 2 + 1
         token = initializers.zeros()(of.key(), (1, 1, width), dtype)
-        position = of.weight((1, places, width), 0.02)
+        position = of.weight((1, positions, width), 0.02)
         blocks = [
             _block(of, width, heads, inner, dropout, attention_dropout) for _ in range(layers)
         ]
@@ -210,11 +214,13 @@ def _block(
     return ViTBlock(before, attention, behind, mlp, dropout)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_B_16(ViT):
     """`ViT` of 12 blocks of 768 features, with patches of 16 pixels: 86,567,656 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_B_32(ViT):
     """`ViT` of 12 blocks of 768 features, with patches of 32 pixels: 88,224,232 parameters."""
@@ -222,6 +228,7 @@ class ViT_B_32(ViT):
     _patch: ClassVar[int] = 32
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_L_16(ViT):
     """`ViT` of 24 blocks of 1,024 features, with patches of 16 pixels: 304,326,632 parameters."""
@@ -229,6 +236,7 @@ class ViT_L_16(ViT):
     _sizes: ClassVar[tuple[int, int, int, int]] = (24, 16, 1024, 4096)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_L_32(ViT_L_16):
     """`ViT` of 24 blocks of 1,024 features, with patches of 32 pixels: 306,535,400 parameters."""
@@ -236,6 +244,7 @@ class ViT_L_32(ViT_L_16):
     _patch: ClassVar[int] = 32
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_H_14(ViT):
     """`ViT` of 32 blocks of 1,280 features, with patches of 14 pixels: 632,045,800 parameters."""

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.normalization.layers import Init, affine_parameters, check_channels
@@ -22,12 +23,12 @@ __all__ = ["BatchNorm", "InstanceNorm"]
 
 
 def first_statistics(key: Any, count: int, dtype: Any) -> tuple[Any, Any]:
-    """The running mean and variance before the first batch: 0 and 1."""
+    """Return the initial running mean and variance, 0 and 1."""
     return initializers.zeros()(key, (count,), dtype), initializers.ones()(key, (count,), dtype)
 
 
 def proper_momentum(where: str, momentum: Any) -> float | None:
-    """A momentum in [0, 1], or `None`."""
+    """Check a momentum, a number in [0, 1] or `None`."""
     if momentum is None:
         return None
     if isinstance(momentum, bool) or not isinstance(momentum, int | float):
@@ -40,16 +41,16 @@ def proper_momentum(where: str, momentum: Any) -> float | None:
 
 
 def updated_statistics(layer: Any, mean: Any, variance: Any, count: int) -> Any:
-    """A layer's successor: its running statistics with those of a batch.
+    """Return a layer whose running statistics are updated by those of a batch.
 
-    ``count`` is how many elements the variance is made of, which divides by it.
+    ``count`` is the number of elements of each mean; the variance is the biased one.
     """
     unbiased = count / max(count - 1, 1)
     return averaged(layer, {"running_mean": (mean, 1.0), "running_var": (variance, unbiased)})
 
 
 def averaged(layer: Any, new: dict[str, tuple[Any, float]]) -> Any:
-    """A layer whose buffers have a share of new values, each times a number."""
+    """Return a layer whose buffers are averaged with new values, each times a factor."""
     changed: dict[str, Any] = {}
     momentum, batches = layer.momentum, layer.num_batches_tracked
     if momentum is None:
@@ -65,15 +66,16 @@ def averaged(layer: Any, new: dict[str, tuple[Any, float]]) -> Any:
 # --- the layers -----------------------------------------------------------------------
 
 
+@public("fdbr.nn")
 @frozen
 class BatchNorm(Layer):
-    """Each channel brought to mean 0 and variance 1 over all other axes.
+    """Normalise each channel to mean 0 and variance 1 over all other axes.
 
-    In training by the statistics of the batch; the successor that `train` returns has them
-    averaged into ``running_mean`` and ``running_var``, by which a call normalises.
+    `train` normalises by the statistics of the batch, and returns a successor in which they are
+    averaged into ``running_mean`` and ``running_var``.  A call normalises by these.
 
-    ``running = (1 - momentum) * running + momentum * statistic``, with the unbiased variance
-    ``n / (n - 1) * variance``.  It is PyTorch's momentum: 0.1 is Chainer's ``decay=0.9``.
+    ``running = (1 - momentum) * running + momentum * statistic``, with the unbiased variance ``n /
+    (n - 1) * variance``.  The momentum is PyTorch's: 0.1 corresponds to Chainer's ``decay=0.9``.
 
     Ioffe & Szegedy, *Batch normalization*, ICML 2015.
 
@@ -84,7 +86,7 @@ class BatchNorm(Layer):
     running_mean, running_var
         Shape ``(num_features,)``; `None` if the layer always uses the statistics of its input.
     num_batches_tracked
-        How many batches a plain average is made of; `None` if the average is a moving one.
+        The number of batches averaged so far; `None` for a moving average.
     eps, momentum, axis
         The settings.
 
@@ -126,26 +128,26 @@ class BatchNorm(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with weight 1, bias 0, and running statistics 0 and 1.
+        """Return a layer with weight 1, bias 0, and running statistics 0 and 1.
 
         Parameters
         ----------
         key
-            A key for the initializers; it may be `None`, for by default they draw nothing.
+            A random key; `None` suffices for the default initializers.
         num_features
             The number of channels.
         eps
-            What is added to the variance (PyTorch's default; Chainer's is 2e-5).
+            A small number that is added to the variance (PyTorch's default; Chainer's is 2e-5).
         momentum
             The share of a new batch in the running statistics, 1 minus Chainer's decay; with
             `None` these are the plain averages over all batches, as in Chainer's finetuning.
         affine
-            Whether there are parameters at all.
+            Whether the layer has parameters.
         weight, bias
             Whether the result is multiplied by a weight, and whether a bias is added; with
-            ``weight=False`` the bias is added alone, as with Chainer's ``use_gamma=False``.
+            ``weight=False`` only the bias is added, as with Chainer's ``use_gamma=False``.
         track_running_stats
-            Whether there are running statistics; without, a call uses those of its input, too.
+            Whether the layer has running statistics; without them, a call uses those of its input.
         axis
             The axis of the channels.
         weight_init, bias_init
@@ -156,7 +158,7 @@ class BatchNorm(Layer):
         Raises
         ------
         TypeError, ValueError
-            If ``num_features`` is no positive integer, or ``momentum`` not in [0, 1].
+            If ``num_features`` is not a positive integer, or ``momentum`` not in [0, 1].
         """
         where = "fdbr.nn.BatchNorm.init"
         count = integer(where, "num_features", num_features, least=1)
@@ -172,7 +174,7 @@ class BatchNorm(Layer):
         return cls(scale, shift, mean, variance, batches, float(eps), momentum, axis)
 
     def __call__(self, x: Any) -> Any:
-        """The normalised array, by the running statistics.
+        """Return the array normalised by the running statistics.
 
         Raises
         ------
@@ -192,12 +194,12 @@ class BatchNorm(Layer):
         return out
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The array normalised by its own statistics, and the layer that has averaged them in.
+        """Normalise by the batch's statistics; returns also the layer with updated running ones.
 
         Raises
         ------
         ValueError
-            If ``x`` does not have as many channels, or one element only in each.
+            If ``x`` does not have as many channels, or only one element in each.
         """
         count = self._elements(x)
         out, mean, variance = ops.batch_norm(
@@ -208,10 +210,10 @@ class BatchNorm(Layer):
         return out, updated_statistics(self, mean, variance, count)
 
     def finetuning(self) -> Self:
-        """The layer that begins a plain average over the batches to come.
+        """Return a layer that averages the statistics of the following batches equally.
 
-        It is Chainer's ``start_finetuning``: after some batches through its `train`, its running
-        statistics are the averages over these.
+        This is Chainer's ``start_finetuning``: after some calls of `train`, the running statistics
+        are the averages over these batches.
 
         >>> import fdbr
         >>> import numpy as np
@@ -227,7 +229,7 @@ class BatchNorm(Layer):
         return tree.replace(self, momentum=None, num_batches_tracked=none_yet)
 
     def _elements(self, x: Any) -> int:
-        """The number of elements that a channel has, in training."""
+        """Return the number of elements of each channel, at least 2."""
         self._check(x)
         count = math.prod(x.shape) // max(x.shape[self.axis], 1)
         if count < 2:
@@ -244,8 +246,8 @@ class BatchNorm(Layer):
         arrays = (self.running_mean, self.weight, self.bias)
         count = next((array.shape[0] for array in arrays if array is not None), "C")
         shape = getattr(x, "shape", ())
-        place = self.axis + len(shape) if self.axis < 0 else self.axis
-        if 0 <= place < len(shape) and count in ("C", shape[place]):
+        axis = self.axis + len(shape) if self.axis < 0 else self.axis
+        if 0 <= axis < len(shape) and count in ("C", shape[axis]):
             return
         raise ValueError(
             placed(
@@ -256,12 +258,13 @@ class BatchNorm(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class InstanceNorm(Layer):
-    """Each channel of each example brought to mean 0 and variance 1 over its spatial axes.
+    """Normalise each channel of each example to mean 0 and variance 1 over its spatial axes.
 
-    With running statistics, a call normalises by these, and `train` averages those of its
-    examples into its successor's, as in PyTorch.
+    With running statistics, a call normalises by these, and `train` averages those of its examples
+    into the successor's, as in PyTorch.
 
     Ulyanov, Vedaldi & Lempitsky, *Instance normalization*, arXiv:1607.08022.
 
@@ -272,7 +275,7 @@ class InstanceNorm(Layer):
     running_mean, running_var
         Shape ``(num_features,)``, or `None`.
     num_batches_tracked
-        How many batches a plain average is made of; `None` if the average is a moving one.
+        The number of batches averaged so far; `None` for a moving average.
     num_features, eps, momentum
         The settings.
 
@@ -307,12 +310,12 @@ class InstanceNorm(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer, as in PyTorch without parameters and running statistics by default.
+        """Return a layer, by default without parameters and running statistics as in PyTorch.
 
         Parameters
         ----------
         key
-            A key for the initializers; it may be `None`, for by default they draw nothing.
+            A random key; `None` suffices for the default initializers.
         num_features
             The number of channels.
         eps, momentum, affine, track_running_stats, weight_init, bias_init, dtype
@@ -321,7 +324,7 @@ class InstanceNorm(Layer):
         Raises
         ------
         TypeError, ValueError
-            If ``num_features`` is no positive integer, or ``momentum`` not in [0, 1].
+            If ``num_features`` is not a positive integer, or ``momentum`` not in [0, 1].
         """
         where = "fdbr.nn.InstanceNorm.init"
         count = integer(where, "num_features", num_features, least=1)
@@ -335,7 +338,7 @@ class InstanceNorm(Layer):
         return cls(scale, shift, mean, variance, batches, count, float(eps), momentum)
 
     def __call__(self, x: Any) -> Any:
-        """The normalised array, of shape ``(N, num_features, *spatial)`` like ``x``.
+        """Return the normalised array, of shape ``(N, num_features, *spatial)`` like ``x``.
 
         Raises
         ------
@@ -351,7 +354,7 @@ class InstanceNorm(Layer):
         )[0]
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The array normalised by its own statistics, and the layer that has averaged them in."""
+        """Normalise by the batch's statistics; returns also the layer with updated running ones."""
         self._check(x)
         out = ops.instance_norm(x, self.weight, self.bias, eps=self.eps)
         if self.running_mean is None:
@@ -363,10 +366,10 @@ class InstanceNorm(Layer):
         return out, updated_statistics(self, mean, variance, math.prod(held.shape[2:]))
 
     def _check(self, x: Any) -> None:
-        """Channels, and behind them something that they are normalised over.
+        """Check the channels, and that a spatial axis follows them.
 
-        A matrix could be one example of PyTorch's, of channels and places; as a batch each of its
-        elements would be a channel of its own, and become 0.
+        A matrix is rejected: PyTorch takes it as one example of channels and positions, but here
+        each of its elements would be a channel of its own, and become 0.
         """
         check_channels("InstanceNorm", x, self.num_features)
         if x.ndim < 3:

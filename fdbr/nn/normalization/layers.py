@@ -1,4 +1,4 @@
-"""Layers that bring each example to mean 0 and variance 1 over some axes."""
+"""Layers that normalise each example over some axes."""
 
 from typing import Any, Self
 
@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
@@ -25,7 +26,7 @@ def affine_parameters(
     bias: bool,
     weight: bool = True,
 ) -> tuple[Any, Any]:
-    """A weight of ones and a bias of zeros, or what initializers give; `None` for either."""
+    """Return a weight, by default ones, and a bias, by default zeros; either may be `None`."""
     weight_key, bias_key = (None, None) if key is None else random.split(key)
     return (
         (weight_init or initializers.ones())(weight_key, shape, dtype) if weight else None,
@@ -34,7 +35,7 @@ def affine_parameters(
 
 
 def _alone(x: Any, channels: int) -> str:
-    """Advice for a single example, which has no axis of the batch."""
+    """Return advice for a single example without a batch axis."""
     if getattr(x, "shape", ())[:1] != (channels,):
         return ""
     return "; a single example, as in a vmap, is a batch of one: layer(x[None])[0]"
@@ -50,9 +51,10 @@ def check_channels(name: str, x: Any, channels: int) -> None:
         )
 
 
+@public("fdbr.nn")
 @frozen
 class LayerNorm(Layer):
-    """The last axes of each example brought to mean 0 and variance 1.
+    """Normalise the last axes of each example to mean 0 and variance 1.
 
     Ba, Kiros & Hinton, *Layer normalization*, arXiv:1607.06450.
 
@@ -88,18 +90,18 @@ class LayerNorm(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with weight 1 and bias 0.
+        """Return a layer with weight 1 and bias 0.
 
         Parameters
         ----------
         key
-            A key for the initializers; it may be `None`, for by default they draw nothing.
+            A random key; `None` suffices for the default initializers.
         normalized_shape
             The lengths of the last axes, over which the statistics are taken.
         eps
-            What is added to the variance (Chainer's default is 1e-6).
+            A small number that is added to the variance (Chainer's default is 1e-6).
         elementwise_affine, bias
-            Whether the result is multiplied by a weight, and a bias added then.
+            Whether the result is multiplied by a weight, and whether a bias is then added.
         weight_init, bias_init
             ``init(key, shape, dtype)``; by default ones and zeros.
         dtype
@@ -108,7 +110,7 @@ class LayerNorm(Layer):
         Raises
         ------
         TypeError, ValueError
-            If the lengths are no positive integers.
+            If the lengths are not positive integers.
         """
         shape = _lengths("fdbr.nn.LayerNorm.init", normalized_shape)
         scale = shift = None
@@ -117,7 +119,7 @@ class LayerNorm(Layer):
         return cls(scale, shift, shape, float(eps))
 
     def __call__(self, x: Any) -> Any:
-        """The normalised array.
+        """Return the normalised array.
 
         Raises
         ------
@@ -129,9 +131,10 @@ class LayerNorm(Layer):
         return ops.layer_norm(x, self.weight, self.bias, axis=axes, eps=self.eps)
 
 
+@public("fdbr.nn")
 @frozen
 class RMSNorm(Layer):
-    """The last axes of each example divided by the root of their mean square.
+    """Divide the last axes of each example by the root of their mean square.
 
     Zhang & Sennrich, *Root mean square layer normalization*, NeurIPS 2019.
 
@@ -164,16 +167,17 @@ class RMSNorm(Layer):
         weight_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with weight 1.
+        """Return a layer with weight 1.
 
         Parameters
         ----------
         key
-            A key for the initializer; it may be `None`, for by default it draws nothing.
+            A random key; `None` suffices for the default initializer.
         normalized_shape
             The lengths of the last axes, over which the mean square is taken.
         eps
-            What is added to the mean square; by default the dtype's ``eps``, as in PyTorch.
+            A small number that is added to the mean square; by default the dtype's ``eps``, as in
+            PyTorch.
         elementwise_affine
             Whether the result is multiplied by a weight.
         weight_init
@@ -184,7 +188,7 @@ class RMSNorm(Layer):
         Raises
         ------
         TypeError, ValueError
-            If the lengths are no positive integers.
+            If the lengths are not positive integers.
         """
         shape = _lengths("fdbr.nn.RMSNorm.init", normalized_shape)
         weight = None
@@ -193,7 +197,7 @@ class RMSNorm(Layer):
         return cls(weight, shape, None if eps is None else float(eps))
 
     def __call__(self, x: Any) -> Any:
-        """The normalised array.
+        """Return the normalised array.
 
         Raises
         ------
@@ -205,9 +209,10 @@ class RMSNorm(Layer):
         return ops.rms_norm(x, self.weight, axis=axes, eps=self.eps)
 
 
+@public("fdbr.nn")
 @frozen
 class GroupNorm(Layer):
-    """Each group of channels of each example brought to mean 0 and variance 1.
+    """Normalise each group of channels of each example to mean 0 and variance 1.
 
     Wu & He, *Group normalization*, ECCV 2018.
 
@@ -244,18 +249,18 @@ class GroupNorm(Layer):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with weight 1 and bias 0.
+        """Return a layer with weight 1 and bias 0.
 
         Parameters
         ----------
         key
-            A key for the initializers; it may be `None`, for by default they draw nothing.
+            A random key; `None` suffices for the default initializers.
         num_groups, num_channels
-            Into how many parts how many channels are divided.
+            The number of groups, and the number of channels that they divide.
         eps
-            What is added to the variance.
+            A small number that is added to the variance.
         affine
-            Whether the result is multiplied by a weight, and a bias added then.
+            Whether the result is multiplied by a weight, and whether a bias is then added.
         weight_init, bias_init
             ``init(key, shape, dtype)``; by default ones and zeros.
         dtype
@@ -264,7 +269,7 @@ class GroupNorm(Layer):
         Raises
         ------
         TypeError, ValueError
-            If these are no positive integers, or the groups do not divide the channels.
+            If the numbers are not positive integers, or the groups do not divide the channels.
         """
         where = "fdbr.nn.GroupNorm.init"
         groups = integer(where, "num_groups", num_groups, least=1)
@@ -277,7 +282,7 @@ class GroupNorm(Layer):
         return cls(scale, shift, groups, channels, float(eps))
 
     def __call__(self, x: Any) -> Any:
-        """The normalised array, of shape ``(N, num_channels, *spatial)`` like ``x``.
+        """Return the normalised array, of shape ``(N, num_channels, *spatial)`` like ``x``.
 
         Raises
         ------

@@ -9,6 +9,7 @@ from fdbr import ops, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.normalization.batches import (
@@ -24,11 +25,13 @@ from fdbr.tree import buffer, frozen, static
 __all__ = ["BatchRenorm", "DecorrelatedBatchNorm"]
 
 
+@public("fdbr.nn")
 @frozen
 class BatchRenorm(BatchNorm):
-    """Batch normalisation, corrected in training towards what the running statistics give.
+    """Batch normalisation, corrected in training towards the running statistics.
 
-    A call is `BatchNorm`'s; training is `ops.batch_renorm`, by the running statistics of before.
+    A call is `BatchNorm`'s; training is `ops.batch_renorm` with the running statistics before their
+    update.
 
     Ioffe, *Batch renormalization*, NIPS 2017.
 
@@ -37,8 +40,8 @@ class BatchRenorm(BatchNorm):
     weight, bias, running_mean, running_var, num_batches_tracked, eps, momentum, axis
         As of `BatchNorm`.
     r_max, d_max
-        The limits of the correction.  ``tree.replace(layer, r_max=..., d_max=...)`` has others:
-        the paper begins with 1 and 0 and goes on to 3 and 5.
+        The limits of the correction.  ``tree.replace(layer, r_max=..., d_max=...)`` has others: the
+        paper begins with 1 and 0 and increases them to 3 and 5.
 
     >>> import fdbr
     >>> import numpy as np
@@ -70,7 +73,7 @@ class BatchRenorm(BatchNorm):
         bias_init: Init = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with weight 1, bias 0, and running statistics 0 and 1.
+        """Return a layer with weight 1, bias 0, and running statistics 0 and 1.
 
         Parameters
         ----------
@@ -103,7 +106,7 @@ class BatchRenorm(BatchNorm):
         return cls(scale, shift, mean, variance, batches, float(eps), momentum, axis, *limits)
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The corrected array, and the layer that has averaged its statistics in.
+        """Normalise with the correction; returns also the layer with updated running statistics.
 
         Raises
         ------
@@ -125,9 +128,10 @@ class BatchRenorm(BatchNorm):
         return out, updated_statistics(self, mean, variance, count)
 
 
+@public("fdbr.nn")
 @frozen
 class DecorrelatedBatchNorm(Layer):
-    """Channels brought to mean 0 and, within each group, to the identity as their covariance.
+    """Whiten channels: mean 0 and, within each group, the identity as covariance.
 
     Huang, Yang, Lang & Deng, *Decorrelated batch normalization*, CVPR 2018.
 
@@ -138,7 +142,7 @@ class DecorrelatedBatchNorm(Layer):
     running_projection
         Shape ``(groups, num_features / groups, num_features / groups)``.
     num_batches_tracked
-        How many batches a plain average is made of; `None` if the average is a moving one.
+        The number of batches averaged so far; `None` for a moving average.
     eps, momentum
         The settings.
 
@@ -167,16 +171,16 @@ class DecorrelatedBatchNorm(Layer):
         momentum: float | None = 0.1,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer whose running statistics are 0 and the identity.
+        """Return a layer whose running statistics are 0 and the identity.
 
         Parameters
         ----------
         key
-            A key, of which nothing is drawn: it may be `None`.
+            A random key, which is not used and may be `None`.
         num_features, groups
-            How many channels, and into how many parts they are divided.
+            The number of channels, and the number of groups that divide them.
         eps
-            What is added to the variances.
+            A small number that is added to the variances.
         momentum
             The share of a new batch in the running statistics, 1 minus Chainer's decay; with
             `None` these are the plain averages over all batches.
@@ -186,7 +190,7 @@ class DecorrelatedBatchNorm(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or the groups do not divide the channels.
+            If a size is not a positive integer, or the groups do not divide the channels.
         """
         where = "fdbr.nn.DecorrelatedBatchNorm.init"
         count = integer(where, "num_features", num_features, least=1)
@@ -201,7 +205,7 @@ class DecorrelatedBatchNorm(Layer):
         return cls(mean, lock(same), batches, float(eps), momentum)
 
     def __call__(self, x: Any) -> Any:
-        """The normalised array, by the running statistics.
+        """Return the array normalised by the running statistics.
 
         Raises
         ------
@@ -214,7 +218,7 @@ class DecorrelatedBatchNorm(Layer):
         return ops.decorrelated_batch_norm(x, groups, **known)[0]
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The array normalised by its own statistics, and the layer that has averaged them in.
+        """Normalise by the batch's statistics; returns also the layer with updated running ones.
 
         Raises
         ------
@@ -230,7 +234,7 @@ class DecorrelatedBatchNorm(Layer):
         return out, averaged(self, new)
 
     def finetuning(self) -> Self:
-        """The layer that begins a plain average over the batches to come."""
+        """Return a layer that averages the statistics of the following batches equally."""
         none_yet = initializers.zeros()(self.running_mean, (), np.int64)
         return tree.replace(self, momentum=None, num_batches_tracked=none_yet)
 

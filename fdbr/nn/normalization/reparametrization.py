@@ -1,6 +1,6 @@
-"""Layers whose weight is computed from another: by its norm, its spectrum, its statistics.
+"""Wrappers that compute a layer's weight: by its norm, its spectrum, its statistics.
 
-Each wraps a layer.  `plain` gives the layer back, with the weight as it is at present.
+`plain` returns the wrapped layer with its current weight.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from fdbr import ops, random, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.nn.convolution.layers import ConvTranspose
 from fdbr.nn.layer import Layer
 from fdbr.ops.dtypes import is_short, rounded_like
@@ -18,31 +19,32 @@ from fdbr.tree import buffer, frozen, static
 __all__ = ["SpectralNorm", "WeightNorm", "WeightStandardization"]
 
 
+@public("fdbr.nn")
 @frozen
 class _Reparametrized(Layer):
-    """A layer around another, one of whose arrays it computes."""
+    """A wrapper that computes one of the arrays of its layer."""
 
     layer: Any
 
-    if TYPE_CHECKING:  # for it stands behind the fields that are trained
+    if TYPE_CHECKING:  # subclasses declare the field, after their trained fields
 
         @property
         def name(self) -> str:
             """The field of the weight."""
 
     def plain(self) -> Any:
-        """The layer itself, with the computed weight in the place of that which is trained."""
+        """Return the wrapped layer with the computed weight."""
         return tree.replace(self.layer, **{self.name: self._weight()})
 
     def __call__(self, *inputs: Any) -> Any:
-        """The output of the layer with the computed weight."""
+        """Return the output of the layer with the computed weight."""
         return self.plain()(*inputs)
 
     def _weight(self) -> Any:
         raise NotImplementedError
 
     def _trained(self, plain: Any, inputs: Any, key: Any) -> tuple[Any, Any]:
-        """The output of the layer in training, and its successor with the weight it had."""
+        """Return the output in training, and the layer's successor with its trained weight."""
         if not hasattr(plain, "train"):
             return plain(*inputs), self.layer
         out, successor = plain.train(*inputs, key=key)
@@ -50,13 +52,13 @@ class _Reparametrized(Layer):
         return out, tree.replace(successor, **kept)
 
     def train(self, *inputs: Any, key: Any = None) -> tuple[Any, Self]:
-        """The output in training, and the successor."""
+        """Return the output in training, and the successor."""
         out, layer = self._trained(self.plain(), inputs, key)
         return out, tree.replace(self, layer=layer)
 
 
 def _array_of(where: str, layer: Any, name: str, least: int) -> Any:
-    """The array of a layer that a wrapper computes, or the error for none."""
+    """Return the array that a wrapper computes; raises if the layer has none of that name."""
     weight: Any = getattr(layer, name, None)
     if getattr(weight, "ndim", -1) < least or dtype_kind(weight.dtype) != "f":
         raise ValueError(
@@ -69,6 +71,7 @@ def _array_of(where: str, layer: Any, name: str, least: int) -> Any:
 # --- by its norm --------------------------------------------------------------------
 
 
+@public("fdbr.nn")
 @frozen
 class WeightNorm(_Reparametrized):
     """A layer whose weight is ``magnitude * v / norm(v)``, with ``v`` and magnitude trained.
@@ -84,7 +87,7 @@ class WeightNorm(_Reparametrized):
     name
         The field of the weight.
     axis
-        The axis that each have their own norm; with `None` there is one of the whole weight.
+        The axis along which each index has its own norm; `None` for one norm of the whole weight.
 
     >>> import fdbr
     >>> from fdbr import nn
@@ -102,33 +105,33 @@ class WeightNorm(_Reparametrized):
 
     @classmethod
     def init(cls, key: Any, layer: Any, *, name: str = "weight", axis: int | None = 0) -> Self:
-        """A wrapper that computes what the layer does.
+        """Return a wrapper whose weight at first equals the layer's.
 
         Parameters
         ----------
         key
-            A key, of which nothing is drawn: it may be `None`.
+            A random key, which is not used and may be `None`.
         layer
             A layer.
         name
             The field of the weight.
         axis
-            The axis of which each index has its own norm; `None` for one norm.
+            The axis along which each index has its own norm; `None` for one norm.
 
         Raises
         ------
         ValueError
-            If the layer has no such array, or this no such axis.
+            If the layer has no such array, or the array no such axis.
         """
         where = "fdbr.nn.WeightNorm.init"
         weight = _array_of(where, layer, name, 1)
         if axis is not None and not -weight.ndim <= axis < weight.ndim:
             raise ValueError(f"{where}: axis {axis} is none of {name} {describe(weight)}")
-        place = None if axis is None else axis % weight.ndim
-        return cls(layer, lock(_norms(weight, place)), name, place)
+        axis = None if axis is None else axis % weight.ndim
+        return cls(layer, lock(_norms(weight, axis)), name, axis)
 
     def torch_names(self) -> dict[str, Any]:
-        """The names of the arrays in PyTorch, with its parametrizations and from before these."""
+        """Return PyTorch's names of the arrays, of parametrizations and of older versions."""
         part = f"parametrizations.{self.name}"
         return {
             "layer": "",
@@ -151,13 +154,14 @@ def _norms(weight: Any, axis: int | None) -> Any:
 # --- by its spectrum ----------------------------------------------------------------
 
 
+@public("fdbr.nn")
 @frozen
 class SpectralNorm(_Reparametrized):
     """A layer whose weight is divided by its largest singular value.
 
-    That is ``u @ W @ v``, with vectors that training improves by power iteration: its successor
-    has the new ones.  Miyato, Kataoka, Koyama & Yoshida, *Spectral normalization for generative
-    adversarial networks*, ICLR 2018; PyTorch's parametrization.
+    The singular value is ``u @ W @ v``, with vectors that `train` improves by power iteration and
+    stores in the successor.  Miyato, Kataoka, Koyama & Yoshida, *Spectral normalization for
+    generative adversarial networks*, ICLR 2018; PyTorch's parametrization.
 
     Attributes
     ----------
@@ -166,7 +170,7 @@ class SpectralNorm(_Reparametrized):
     u, v
         The singular vectors.
     gamma
-        A number that the weight is multiplied by, and that is trained, or `None`.
+        A trained factor of the weight, or `None`.
     name
         The field of the weight.
     axis
@@ -195,7 +199,7 @@ class SpectralNorm(_Reparametrized):
     factor: float = static(default=1.0)
 
     def torch_names(self) -> dict[str, Any]:
-        """The names of the arrays in PyTorch, with its parametrizations and from before these."""
+        """Return PyTorch's names of the arrays, of parametrizations and of older versions."""
         part = f"parametrizations.{self.name}"
         return {
             "layer": "",
@@ -205,7 +209,7 @@ class SpectralNorm(_Reparametrized):
         }
 
     def chainer_names(self) -> dict[str, Any]:
-        """The names of Chainer's link hook, which keeps one of the vectors."""
+        """Return the names in Chainer's link hook, which stores only one of the vectors."""
         name = {"weight": "W"}.get(self.name, self.name)
         return {"layer": "", "u": f"{name}_u", "v": None}
 
@@ -222,37 +226,37 @@ class SpectralNorm(_Reparametrized):
         factor: float = 1.0,
         use_gamma: bool = False,
     ) -> Self:
-        """A wrapper with vectors that 15 power iterations have brought near.
+        """Return a wrapper whose vectors come from 15 power iterations.
 
         Parameters
         ----------
         key
-            A key, from which the vectors begin.
+            A random key for the initial vectors.
         layer
             A layer.
         name
             The field of the weight.
         n_power_iterations
-            How often training improves the vectors.
+            The number of power iterations in a training step.
         eps
-            What norms are at least (Chainer's default is 1e-6).
+            A lower bound of norms (Chainer's default is 1e-6).
         axis
             The axis of the outputs: by default 1 of a transposed convolution, and 0 of others.
         factor
-            By what the singular value is divided, as in Chainer.
+            A divisor of the singular value, as in Chainer.
         use_gamma
-            Whether the weight is multiplied by a number that is trained, as in Chainer: at first
-            the largest singular value.
+            Whether the weight has a trained factor, as in Chainer: at first the largest singular
+            value.
 
         Raises
         ------
         TypeError, ValueError
-            If the layer has no such array of two axes or more, or ``n_power_iterations`` is no
+            If the layer has no such array of two axes or more, or ``n_power_iterations`` is not a
             positive integer.
         """
         where = "fdbr.nn.SpectralNorm.init"
         weight = _array_of(where, layer, name, 2)
-        turns = integer(where, "n_power_iterations", n_power_iterations, least=1)
+        iterations = integer(where, "n_power_iterations", n_power_iterations, least=1)
         if axis is None:
             axis = 1 if isinstance(layer, ConvTranspose) else 0
         if not -weight.ndim <= axis < weight.ndim:
@@ -263,8 +267,10 @@ class SpectralNorm(_Reparametrized):
         v = ops.normalize(random.normal(second, matrix.shape[1:], matrix.dtype), axis=0, eps=eps)
         u, v = _improved(matrix, u, v, 15, eps)
         gamma = lock(_largest_singular(matrix).reshape(())) if use_gamma else None
-        place = axis % weight.ndim
-        return cls(layer, lock(u), lock(v), gamma, name, place, turns, float(eps), float(factor))
+        axis %= weight.ndim
+        return cls(
+            layer, lock(u), lock(v), gamma, name, axis, iterations, float(eps), float(factor)
+        )
 
     def _weight(self) -> Any:
         weight = getattr(self.layer, self.name)
@@ -273,7 +279,7 @@ class SpectralNorm(_Reparametrized):
         return rounded_like(scaled if self.gamma is None else scaled * self.gamma, weight)
 
     def train(self, *inputs: Any, key: Any = None) -> tuple[Any, Self]:
-        """The output in training, and the successor, with better vectors."""
+        """Return the output in training, and the successor with improved vectors."""
         matrix = stop_gradient(_rows(getattr(self.layer, self.name), self.axis))
         u, v = _improved(matrix, self.u, self.v, self.n_power_iterations, self.eps)
         better = tree.replace(self, u=u, v=v)
@@ -282,21 +288,21 @@ class SpectralNorm(_Reparametrized):
 
 
 def _rows(weight: Any, axis: int) -> Any:
-    """The weight as a matrix, with its rows along an axis."""
+    """Return the weight as a matrix, with its rows along an axis."""
     moved = ops.moveaxis(weight, axis, 0) if axis else weight
     return moved if moved.ndim == 2 else ops.reshape(moved, (moved.shape[0], -1))
 
 
-def _improved(matrix: Any, u: Any, v: Any, turns: int, eps: float) -> tuple[Any, Any]:
-    """The vectors after some turns of power iteration, first of ``u``, as in PyTorch."""
-    for _ in range(turns):
+def _improved(matrix: Any, u: Any, v: Any, iterations: int, eps: float) -> tuple[Any, Any]:
+    """Improve the vectors by power iterations, which update ``u`` first as in PyTorch."""
+    for _ in range(iterations):
         u = ops.normalize(ops.matmul(matrix, v), axis=0, eps=eps)
         v = ops.normalize(ops.matmul(u, matrix), axis=0, eps=eps)
     return rounded_like(u, matrix), rounded_like(v, matrix)
 
 
 def _largest_singular(matrix: Any) -> Any:
-    """The first singular value; LAPACK has no numbers of 16 bits."""
+    """Return the largest singular value, computed in float32 for 16-bit dtypes."""
     wide = ops.astype(matrix, ops.float32) if is_short(matrix) else matrix
     return rounded_like(ops.linalg.svdvals(wide)[0:1], matrix)
 
@@ -304,6 +310,7 @@ def _largest_singular(matrix: Any) -> Any:
 # --- by its statistics --------------------------------------------------------------
 
 
+@public("fdbr.nn")
 @frozen
 class WeightStandardization(_Reparametrized):
     """A layer whose weight has mean 0 and variance 1 for each output.
@@ -315,9 +322,9 @@ class WeightStandardization(_Reparametrized):
     layer
         The layer.
     name
-        The field of the weight, of which the first axis is that of the outputs.
+        The field of the weight, whose first axis is that of the outputs.
     eps
-        What is added to the variances.
+        A small number that is added to the variances.
 
     >>> import fdbr
     >>> from fdbr import nn
@@ -334,18 +341,18 @@ class WeightStandardization(_Reparametrized):
 
     @classmethod
     def init(cls, key: Any, layer: Any, *, name: str = "weight", eps: float = 1e-5) -> Self:
-        """A wrapper of a layer.
+        """Return a wrapper of a layer.
 
         Parameters
         ----------
         key
-            A key, of which nothing is drawn: it may be `None`.
+            A random key, which is not used and may be `None`.
         layer
             A layer.
         name
             The field of the weight.
         eps
-            What is added to the variances.
+            A small number that is added to the variances.
 
         Raises
         ------

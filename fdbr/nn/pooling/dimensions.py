@@ -5,6 +5,7 @@ What stands before these axes is a batch of any number of axes, or none.
 
 from typing import ClassVar
 
+from fdbr.errors.public import public
 from fdbr.nn.pooling.layers import (
     AdaptiveAvgPool,
     AdaptiveMaxPool,
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn")
 @frozen
 class MaxPool1d(MaxPool):
     """`MaxPool` over the last axis."""
@@ -48,6 +50,7 @@ class MaxPool1d(MaxPool):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class MaxPool2d(MaxPool):
     """`MaxPool` over the last two axes.
@@ -60,6 +63,7 @@ class MaxPool2d(MaxPool):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class MaxPool3d(MaxPool):
     """`MaxPool` over the last three axes."""
@@ -67,6 +71,7 @@ class MaxPool3d(MaxPool):
     _dimensions: ClassVar[int | None] = 3
 
 
+@public("fdbr.nn")
 @frozen
 class AvgPool1d(AvgPool):
     """`AvgPool` over the last axis."""
@@ -74,6 +79,7 @@ class AvgPool1d(AvgPool):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class AvgPool2d(AvgPool):
     """`AvgPool` over the last two axes.
@@ -86,6 +92,7 @@ class AvgPool2d(AvgPool):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class AvgPool3d(AvgPool):
     """`AvgPool` over the last three axes."""
@@ -93,6 +100,7 @@ class AvgPool3d(AvgPool):
     _dimensions: ClassVar[int | None] = 3
 
 
+@public("fdbr.nn")
 @frozen
 class FractionalMaxPool1d(FractionalMaxPool):
     """`FractionalMaxPool` over the last axis."""
@@ -100,6 +108,7 @@ class FractionalMaxPool1d(FractionalMaxPool):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class FractionalMaxPool2d(FractionalMaxPool):
     """`FractionalMaxPool` over the last two axes.
@@ -112,6 +121,7 @@ class FractionalMaxPool2d(FractionalMaxPool):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class FractionalMaxPool3d(FractionalMaxPool):
     """`FractionalMaxPool` over the last three axes."""
@@ -119,6 +129,7 @@ class FractionalMaxPool3d(FractionalMaxPool):
     _dimensions: ClassVar[int | None] = 3
 
 
+@public("fdbr.nn")
 @frozen
 class LPPool1d(LPPool):
     """`LPPool` over the last axis."""
@@ -126,6 +137,7 @@ class LPPool1d(LPPool):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class LPPool2d(LPPool):
     """`LPPool` over the last two axes.
@@ -138,6 +150,7 @@ class LPPool2d(LPPool):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class LPPool3d(LPPool):
     """`LPPool` over the last three axes."""
@@ -145,6 +158,7 @@ class LPPool3d(LPPool):
     _dimensions: ClassVar[int | None] = 3
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveAvgPool1d(AdaptiveAvgPool):
     """`AdaptiveAvgPool` over the last axis."""
@@ -152,6 +166,7 @@ class AdaptiveAvgPool1d(AdaptiveAvgPool):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveAvgPool2d(AdaptiveAvgPool):
     """`AdaptiveAvgPool` over the last two axes.
@@ -164,6 +179,7 @@ class AdaptiveAvgPool2d(AdaptiveAvgPool):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveAvgPool3d(AdaptiveAvgPool):
     """`AdaptiveAvgPool` over the last three axes."""
@@ -171,6 +187,7 @@ class AdaptiveAvgPool3d(AdaptiveAvgPool):
     _dimensions: ClassVar[int | None] = 3
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveMaxPool1d(AdaptiveMaxPool):
     """`AdaptiveMaxPool` over the last axis."""
@@ -178,6 +195,7 @@ class AdaptiveMaxPool1d(AdaptiveMaxPool):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveMaxPool2d(AdaptiveMaxPool):
     """`AdaptiveMaxPool` over the last two axes.
@@ -190,6 +208,7 @@ class AdaptiveMaxPool2d(AdaptiveMaxPool):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveMaxPool3d(AdaptiveMaxPool):
     """`AdaptiveMaxPool` over the last three axes."""
@@ -197,6 +216,7 @@ class AdaptiveMaxPool3d(AdaptiveMaxPool):
     _dimensions: ClassVar[int | None] = 3
 
 
+@public("fdbr.nn")
 @frozen
 class MaxUnpool1d(MaxUnpool):
     """`MaxUnpool` over the last axis."""
@@ -204,6 +224,7 @@ class MaxUnpool1d(MaxUnpool):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class MaxUnpool2d(MaxUnpool):
     """`MaxUnpool` over the last two axes."""
@@ -211,6 +232,7 @@ class MaxUnpool2d(MaxUnpool):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class MaxUnpool3d(MaxUnpool):
     """`MaxUnpool` over the last three axes."""

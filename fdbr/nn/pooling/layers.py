@@ -1,9 +1,9 @@
 """Layers that pool: one number for each window of an array's spatial axes.
 
-None of them has parameters: they are made by their names, with settings alone.  An integer as
-kernel is for all axes after the first two, of an array of four axes or more; the layers of
-`fdbr.nn.pooling.dimensions`, as ``MaxPool2d``, take it for a number of last axes, so that they pool
-examples without a batch, too.
+These layers have no parameters: their classes are called with the settings.  An integer as kernel
+size applies to all axes after the first two of an array with at least four axes.  The layers of
+`fdbr.nn.pooling.dimensions`, such as ``MaxPool2d``, apply it to a fixed number of last axes, so
+that they also pool examples without a batch axis.
 """
 
 import math
@@ -14,6 +14,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import for_axes, setting
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn")
 @frozen
 class MaxPool(Layer):
     """The largest element of each window: `fdbr.ops.max_pool`.
@@ -57,7 +59,7 @@ class MaxPool(Layer):
     cover_all: bool = setting(default=False)
 
     def __call__(self, x: Any) -> Any:
-        """The largest elements, and their places where ``return_indices`` asks for them."""
+        """Return the largest elements, and with ``return_indices`` their indices."""
         return ops.max_pool(
             x,
             for_axes(self, self.kernel_size, x),
@@ -70,6 +72,7 @@ class MaxPool(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class AvgPool(Layer):
     """The mean of each window: `fdbr.ops.avg_pool`.
@@ -95,7 +98,7 @@ class AvgPool(Layer):
     divisor_override: float | None = setting(default=None)
 
     def __call__(self, x: Any) -> Any:
-        """The means."""
+        """Return the means."""
         return ops.avg_pool(
             x,
             for_axes(self, self.kernel_size, x),
@@ -107,6 +110,7 @@ class AvgPool(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class LPPool(Layer):
     """The norm of each window: `fdbr.ops.lp_pool`.
@@ -130,7 +134,7 @@ class LPPool(Layer):
     ceil_mode: bool = setting(default=False)
 
     def __call__(self, x: Any) -> Any:
-        """The norms."""
+        """Return the norms."""
         return ops.lp_pool(
             x,
             self.norm_type,
@@ -140,12 +144,13 @@ class LPPool(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class FractionalMaxPool(Layer):
-    """The largest elements of windows at random places: `fdbr.ops.fractional_max_pool`.
+    """The largest elements of windows at random positions: `fdbr.ops.fractional_max_pool`.
 
-    A call without a key, as in inference, has them where ``u`` is 1/2 for all.  (PyTorch draws
-    then, too.)
+    A call without a key, as in inference, uses the positions of ``u = 1/2``.  (PyTorch draws random
+    positions there, too.)
 
     Attributes
     ----------
@@ -168,7 +173,7 @@ class FractionalMaxPool(Layer):
     return_indices: bool = setting(default=False)
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
-        """The largest elements, and their places where ``return_indices`` asks for them."""
+        """Return the largest elements, and with ``return_indices`` their indices."""
         kernel, samples = for_axes(self, self.kernel_size, x), None
         if key is None:
             axes = len(kernel) if isinstance(kernel, tuple) else x.ndim - 2
@@ -184,18 +189,19 @@ class FractionalMaxPool(Layer):
         )
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """The same with windows at places drawn by a key, and the layer itself.
+        """Return the output with windows at random positions, and the layer itself.
 
         Parameters
         ----------
         x
             As for a call.
         key
-            A key of `fdbr.random`.
+            A random key.
         """
         return self(x, key=needed_key(type(self).__name__, key)), self
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveAvgPool(Layer):
     """The means of as many windows as asked for: `fdbr.ops.adaptive_avg_pool`.
@@ -216,10 +222,11 @@ class AdaptiveAvgPool(Layer):
     output_size: int | Sequence[int | None] = setting()
 
     def __call__(self, x: Any) -> Any:
-        """The means."""
+        """Return the means."""
         return ops.adaptive_avg_pool(x, for_axes(self, self.output_size, x))
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveMaxPool(Layer):
     """The largest elements of as many windows as asked for: `fdbr.ops.adaptive_max_pool`.
@@ -229,7 +236,7 @@ class AdaptiveMaxPool(Layer):
     output_size
         An integer, or one (or `None`) for each spatial axis; 1 pools globally.
     return_indices
-        Whether to return the places of the largest elements as well.
+        Whether to also return the indices of the largest elements.
 
     >>> import numpy as np
     >>> from fdbr import nn
@@ -243,11 +250,12 @@ class AdaptiveMaxPool(Layer):
     return_indices: bool = setting(default=False)
 
     def __call__(self, x: Any) -> Any:
-        """The largest elements, and their places where ``return_indices`` asks for them."""
+        """Return the largest elements, and with ``return_indices`` their indices."""
         size = for_axes(self, self.output_size, x)
         return ops.adaptive_max_pool(x, size, return_indices=self.return_indices)
 
 
+@public("fdbr.nn")
 @frozen
 class Flatten(Layer):
     """Some neighbouring axes as one: by default all after the first.
@@ -267,7 +275,7 @@ class Flatten(Layer):
     end_dim: int = setting(default=-1)
 
     def __call__(self, x: Any) -> Any:
-        """The same elements in another shape.
+        """Return the same elements in another shape.
 
         Raises
         ------
@@ -287,16 +295,17 @@ class Flatten(Layer):
         return ops.reshape(x, (*shape[:first], whole, *shape[last + 1 :]))
 
 
+@public("fdbr.nn")
 @frozen
 class Unflatten(Layer):
-    """One axis as several: what `Flatten` did, undone.
+    """Split one axis into several, the inverse of `Flatten`.
 
     Attributes
     ----------
     dim
         The axis.
     unflattened_size
-        The lengths of the axes in its place, of which one may be -1.
+        The lengths of the new axes; one may be -1.
 
     >>> import numpy as np
     >>> from fdbr import nn
@@ -308,12 +317,12 @@ class Unflatten(Layer):
     unflattened_size: Sequence[int] = setting()
 
     def __call__(self, x: Any) -> Any:
-        """The same elements in another shape.
+        """Return the same elements in another shape.
 
         Raises
         ------
         ValueError
-            If ``x`` has no such axis, or it is of another length.
+            If ``x`` has no such axis, or the axis has another length.
         """
         sizes, n = tuple(self.unflattened_size), x.ndim
         given = math.prod(m for m in sizes if m != -1)

@@ -1,12 +1,13 @@
 """Layers that make arrays finer or coarser.
 
-None of them has parameters: they are made by their names, with settings alone.
+These layers have no parameters: their classes are called with the settings.
 """
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import for_axes, setting
 from fdbr.tree import frozen
@@ -14,9 +15,10 @@ from fdbr.tree import frozen
 __all__ = ["ChannelShuffle", "MaxUnpool", "PixelShuffle", "PixelUnshuffle", "Upsample"]
 
 
+@public("fdbr.nn")
 @frozen
 class Upsample(Layer):
-    """An array on a finer or a coarser grid: `fdbr.ops.interpolate`.
+    """Resample arrays to a finer or coarser grid: `fdbr.ops.interpolate`.
 
     Attributes
     ----------
@@ -37,7 +39,7 @@ class Upsample(Layer):
     antialias: bool = setting(default=False)
 
     def __call__(self, x: Any) -> Any:
-        """The array on the other grid."""
+        """Return the resampled array."""
         return ops.interpolate(
             x,
             self.size,
@@ -49,9 +51,10 @@ class Upsample(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class PixelShuffle(Layer):
-    """Channels as pixels: `fdbr.ops.pixel_shuffle`.
+    """Rearrange channels into pixels: `fdbr.ops.pixel_shuffle`.
 
     Attributes
     ----------
@@ -68,13 +71,14 @@ class PixelShuffle(Layer):
     mode: str = setting(default="CRD")
 
     def __call__(self, x: Any) -> Any:
-        """The array with fewer channels, and more pixels."""
+        """Return the array with fewer channels, and more pixels."""
         return ops.pixel_shuffle(x, self.upscale_factor, mode=self.mode)
 
 
+@public("fdbr.nn")
 @frozen
 class PixelUnshuffle(Layer):
-    """Pixels as channels: `fdbr.ops.pixel_unshuffle`.
+    """Rearrange pixels into channels: `fdbr.ops.pixel_unshuffle`.
 
     Attributes
     ----------
@@ -91,13 +95,14 @@ class PixelUnshuffle(Layer):
     mode: str = setting(default="CRD")
 
     def __call__(self, x: Any) -> Any:
-        """The array with more channels, and fewer pixels."""
+        """Return the array with more channels, and fewer pixels."""
         return ops.pixel_unshuffle(x, self.downscale_factor, mode=self.mode)
 
 
+@public("fdbr.nn")
 @frozen
 class ChannelShuffle(Layer):
-    """The channels of several groups in turn: `fdbr.ops.channel_shuffle`.
+    """Interleave the channels of several groups: `fdbr.ops.channel_shuffle`.
 
     Attributes
     ----------
@@ -113,13 +118,14 @@ class ChannelShuffle(Layer):
     groups: int = setting()
 
     def __call__(self, x: Any) -> Any:
-        """The array with its channels in another order."""
+        """Return the array with its channels in another order."""
         return ops.channel_shuffle(x, self.groups)
 
 
+@public("fdbr.nn")
 @frozen
 class MaxUnpool(Layer):
-    """Elements at the places where `MaxPool` found them: `fdbr.ops.max_unpool`.
+    """Put elements back to the indices where `MaxPool` found them: `fdbr.ops.max_unpool`.
 
     Attributes
     ----------
@@ -141,7 +147,7 @@ class MaxUnpool(Layer):
     cover_all: bool = setting(default=False)
 
     def __call__(self, x: Any, indices: Any = None, output_size: Any = None) -> Any:
-        """The larger array, of the lengths that pooling had, or of ``output_size``."""
+        """Return the larger array, of the lengths that pooling had, or of ``output_size``."""
         return ops.max_unpool(
             x,
             indices,
@@ -155,7 +161,7 @@ class MaxUnpool(Layer):
     def train(
         self, x: Any, indices: Any = None, output_size: Any = None, *, key: Any = None
     ) -> tuple[Any, Self]:
-        """The same, and the layer itself.
+        """Return the output, and the layer itself.
 
         Parameters
         ----------

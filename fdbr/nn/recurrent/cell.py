@@ -1,4 +1,4 @@
-"""The base of recurrent cells: a state and an input give the next state and an output."""
+"""The base class of recurrent cells, which map a state and an input to the next state."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from fdbr.ops.nn.recurrent.steps import Steps
 __all__ = ["Initializer", "RecurrentCell", "drawn", "initial", "made", "promoted"]
 
 Initializer = initializers.Initializer
-_SMALL = 1 << 18  # multiplications of a step, up to which calls of NumPy take most of its time
+_SMALL = 1 << 18  # multiplications of a step; below, the overhead of NumPy calls dominates
 
 
 def drawn(
@@ -28,7 +28,7 @@ def drawn(
     size: int,
     dtype: Any,
 ) -> dict[str, Any]:
-    """Parameters by name: uniform between ``±1 / sqrt(size)``, as PyTorch's, unless told else."""
+    """Draw parameters by name, by default uniform between ``±1 / sqrt(size)`` as in PyTorch."""
     default = initializers.uniform(1 / math.sqrt(size))
     keys = random.split(key, len(shapes))
     return {
@@ -40,10 +40,10 @@ def drawn(
 class RecurrentCell(Layer):
     """The base of recurrent cells: ``state, output = cell(state, x)``.
 
-    That is how Flax calls its cells, and what `fdbr.scan` and `fdbr.nn.scan` take.  A state is an
-    array, or for LSTM cells the pair ``(h, c)``; `initial_state` makes one of zeros.  Nothing is
-    stored in a cell: to carry a state over several calls, hand it on; to cut its history, as for
-    truncated backpropagation through time, pass it through `fdbr.stop_gradient`.
+    Flax's cells are called in the same form, and `fdbr.scan` and `fdbr.nn.scan` take such
+    functions.  A state is an array, or for LSTM cells the pair ``(h, c)``; `initial_state` returns
+    zeros.  A cell stores no state: pass it from call to call, and through `fdbr.stop_gradient` to
+    cut its history, as for truncated backpropagation through time.
 
     Attributes
     ----------
@@ -64,17 +64,17 @@ class RecurrentCell(Layer):
 
     @property
     def kind(self) -> Kind:
-        """Its mathematics."""
+        """The functions that compute a step."""
         return self._kind
 
     @property
     def weights(self) -> Weights:
-        """Its parameters."""
+        """The parameters of a step."""
         return Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     @property
     def is_plain(self) -> bool:
-        """Whether its steps are those of its kind."""
+        """Whether the cell uses its kind's steps unchanged."""
         return type(self).advance is RecurrentCell.advance
 
     @property
@@ -88,7 +88,7 @@ class RecurrentCell(Layer):
         return self.weight_hh.shape[0] // self.kind.gates
 
     def initial_state(self, batch_shape: Any = ()) -> Any:
-        """A state of zeros.
+        """Return a state of zeros.
 
         Parameters
         ----------
@@ -111,12 +111,12 @@ class RecurrentCell(Layer):
         return (self.weight_hh.shape[1], self.hidden_size)[: self.kind.states]
 
     def __call__(self, state: Any, x: Any) -> Any:
-        """The next state, and the output of the step.
+        """Return the next state, and the output of the step.
 
         Parameters
         ----------
         state
-            What came out of the step before; `None` for zeros.
+            The state that the previous step returned; `None` for zeros.
         x
             Shape ``(*batch_shape, input_size)``.
 
@@ -136,24 +136,24 @@ class RecurrentCell(Layer):
         return self.advance(self.fitting(state, x.shape, x), self.project(x))
 
     def train(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """``((state, output), successor)``; see `Layer.train`."""
+        """Return ``((state, output), successor)``; see `Layer.train`."""
         return self(state, x), self
 
     def project(self, x: Any) -> Any:
-        """The work on inputs, which needs no state, for any number of steps at once."""
+        """Compute the part of a step that needs no state, for any number of steps at once."""
         return self.kind.project(self.weights, x)
 
     def advance(self, state: Any, inputs: Any) -> tuple[Any, Any]:
-        """A step, of which `project` made the inputs."""
+        """Compute one step from inputs that `project` returned."""
         parts = state if isinstance(state, tuple) else (state,)
         parts = self.kind.advance(self.weights, parts, inputs)
         return (parts if len(parts) > 1 else parts[0]), parts[0]
 
     def over(self, state: tuple[Any, ...], xs: Any, reverse: bool) -> tuple[Any, tuple[Any, ...]]:
-        """The outputs and the last state of all steps, of what fits: in one operation.
+        """Return the outputs of all steps and the last state, in one operation if possible.
 
-        Cells with steps of their own go through them one by one.  In a jitted function small steps
-        are a loop, which is machine code there.
+        Cells that override `advance` are scanned step by step.  In a jitted function small steps
+        are also scanned, as the loop is compiled to machine code there.
         """
         if not self.is_plain:
             given = state if len(state) > 1 else state[0]
@@ -162,7 +162,7 @@ class RecurrentCell(Layer):
         length, *batch, _ = xs.shape
         sizes = (math.prod(batch),) * length
         if capturing.get() is not None and sizes[0] * math.prod(self.weight_hh.shape) < _SMALL:
-            ends, outs = scan_rows(self._turn, state, self.project(xs), reverse=reverse)
+            ends, outs = scan_rows(self._step, state, self.project(xs), reverse=reverse)
             return outs, ends
         rows = tuple(ops.reshape(part, (sizes[0], part.shape[-1])) for part in state)
         data = ops.reshape(xs, (length * sizes[0], xs.shape[-1]))
@@ -170,12 +170,12 @@ class RecurrentCell(Layer):
         ends = tuple(ops.reshape(end, part.shape) for end, part in zip(ends, state, strict=True))
         return ops.reshape(outs, (length, *batch, outs.shape[-1])), ends
 
-    def _turn(self, state: tuple[Any, ...], inputs: Any) -> tuple[tuple[Any, ...], Any]:
+    def _step(self, state: tuple[Any, ...], inputs: Any) -> tuple[tuple[Any, ...], Any]:
         state = self.kind.advance(self.weights, state, inputs)
         return state, state[0]
 
     def checked(self, x: Any) -> Any:
-        """An input as an array, or an error if it does not fit."""
+        """Return an input as an array; raises if its shape does not fit."""
         if not hasattr(x, "shape"):
             x = ops.asarray(x)
         if not x.shape or x.shape[-1] != self.input_size:
@@ -187,7 +187,7 @@ class RecurrentCell(Layer):
         return x
 
     def fitting(self, state: Any, shape: tuple[int, ...], x: Any) -> Any:
-        """A state that fits the shape of the input of a step, or an error."""
+        """Return the state in the steps' dtype; raises if it does not fit the input of a step."""
         widths = self._widths()
         parts = state if isinstance(state, tuple | list) else (state,)
         if len(parts) != len(widths):
@@ -211,7 +211,7 @@ class RecurrentCell(Layer):
 
 
 def promoted(parts: Sequence[Any], *beside: Any) -> tuple[Any, ...]:
-    """The parts of a state in the dtype that the steps give it."""
+    """Cast the parts of a state to the dtype that the steps return."""
     to = ops.result_type(*parts, *beside)
     return tuple(part if part.dtype == to else ops.astype(part, to) for part in parts)
 
@@ -229,7 +229,7 @@ def made(
     dtype: Any,
     **settings: Any,
 ) -> Any:
-    """A cell with fresh parameters."""
+    """Return a cell with fresh parameters."""
     where, gates = f"fdbr.nn.{cls.__name__}.init", cls._kind.gates
     inputs = integer(where, "input_size", sizes[0], least=1)
     size = integer(where, "hidden_size", sizes[1], least=1)
@@ -244,5 +244,5 @@ def made(
 
 
 def initial(weight: Any, recurrent: Any, bias: Any) -> dict[str, Initializer | None]:
-    """Initializers by the names of parameters."""
+    """Return initializers by the names of parameters."""
     return {"weight_ih": weight, "weight_hh": recurrent, "bias_ih": bias, "bias_hh": bias}

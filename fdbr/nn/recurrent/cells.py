@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, drawn, initial, made
 from fdbr.ops.nn.recurrent.cells import GRU, GRU_RESET_FIRST, LSTM, MGU, RELU, TANH, Kind, Weights
 from fdbr.tree import frozen, static
@@ -15,6 +16,7 @@ __all__ = ["GRUCell", "LSTMCell", "MGUCell", "RNNCell"]
 _ACTIVATIONS = {"tanh": TANH, "relu": RELU}
 
 
+@public("fdbr.nn")
 @frozen
 class RNNCell(RecurrentCell):
     """Elman's recurrent cell, `ops.rnn_tanh_cell`: ``h, output = cell(h, x)``.
@@ -58,12 +60,12 @@ class RNNCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters.
+        """Return a cell with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_size, hidden_size
             The lengths of the last axes of the input and the state.
         bias
@@ -79,7 +81,7 @@ class RNNCell(RecurrentCell):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or there is no such nonlinearity.
+            If a size is not a positive integer, or the nonlinearity is unknown.
         """
         if nonlinearity not in _ACTIVATIONS:
             raise ValueError(
@@ -92,10 +94,11 @@ class RNNCell(RecurrentCell):
 
     @property
     def kind(self) -> Kind:
-        """Its mathematics."""
+        """The functions that compute a step."""
         return _ACTIVATIONS[self.nonlinearity]
 
 
+@public("fdbr.nn")
 @frozen
 class GRUCell(RecurrentCell):
     """A gated recurrent unit, `ops.gru_cell`: ``h, output = cell(h, x)``.
@@ -139,7 +142,7 @@ class GRUCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters; see `RNNCell.init`."""
+        """Return a cell with fresh parameters; see `RNNCell.init`."""
         inits = initial(weight_init, recurrent_init, bias_init)
         sizes = input_size, hidden_size
         made_cell: Self = made(cls, key, sizes, bias, inits, dtype, reset_first=bool(reset_first))
@@ -147,10 +150,11 @@ class GRUCell(RecurrentCell):
 
     @property
     def kind(self) -> Kind:
-        """Its mathematics."""
+        """The functions that compute a step."""
         return GRU_RESET_FIRST if self.reset_first else GRU
 
 
+@public("fdbr.nn")
 @frozen
 class MGUCell(RecurrentCell):
     """A minimal gated unit, `ops.mgu_cell`: ``h, output = cell(h, x)``.
@@ -184,12 +188,13 @@ class MGUCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters; see `RNNCell.init`."""
+        """Return a cell with fresh parameters; see `RNNCell.init`."""
         inits = initial(weight_init, recurrent_init, bias_init)
         made_cell: Self = made(cls, key, (input_size, hidden_size), bias, inits, dtype)
         return made_cell
 
 
+@public("fdbr.nn")
 @frozen
 class LSTMCell(RecurrentCell):
     """Long short-term memory, `ops.lstm_cell`: ``(h, c), output = cell((h, c), x)``.
@@ -234,21 +239,21 @@ class LSTMCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters.
+        """Return a cell with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_size, hidden_size
             The lengths of the last axes of the input and the memory.
         bias
             Whether the cell has biases.
         proj_size
-            The length of ``h``, if it is to be projected.
+            The length of ``h`` if it is projected; 0 for no projection.
         forget_bias
-            What the biases of the forget gate are set to: this in ``bias_ih`` and 0 in
-            ``bias_hh``.  Chainer's cells have 1 there, and 0 in the other gates.
+            The initial bias of the forget gate: this in ``bias_ih`` and 0 in ``bias_hh``.
+            Chainer's cells have 1 there, and 0 in the other gates.
         weight_init, recurrent_init, bias_init
             As for `RNNCell.init`.
         dtype
@@ -257,7 +262,7 @@ class LSTMCell(RecurrentCell):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or ``proj_size`` is not below ``hidden_size``.
+            If a size is not a positive integer, or ``proj_size`` is not below ``hidden_size``.
         """
         where = "fdbr.nn.LSTMCell.init"
         size = integer(where, "hidden_size", hidden_size, least=1)
@@ -283,5 +288,5 @@ class LSTMCell(RecurrentCell):
 
     @property
     def weights(self) -> Weights:
-        """Its parameters."""
+        """The parameters of a step."""
         return Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, self.weight_hr)

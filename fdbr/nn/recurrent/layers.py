@@ -8,6 +8,7 @@ from fdbr import ops, random
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, promoted
 from fdbr.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell
@@ -19,6 +20,7 @@ __all__ = ["GRU", "LSTM", "RNN"]
 _PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
+@public("fdbr.nn")
 class _Recurrent(Layer):
     """The base of recurrent networks."""
 
@@ -43,7 +45,7 @@ class _Recurrent(Layer):
         return f"fdbr.nn.{type(self).__name__}"
 
     def torch_names(self) -> dict[str, str]:
-        """The names of the arrays in PyTorch, such as ``weight_ih_l0_reverse``."""
+        """Return the names of the arrays in PyTorch, such as ``weight_ih_l0_reverse``."""
         return {
             f"cells[{number}].{part}": f"{part}{self._suffix(number)}"
             for number in range(len(self.cells))
@@ -55,7 +57,7 @@ class _Recurrent(Layer):
         return f"_l{layer}" + ("_reverse" if backward else "")
 
     def __getattr__(self, name: str) -> Any:
-        """An array by its name in PyTorch."""
+        """Return an array by its name in PyTorch."""
         part, _, rest = name.rpartition("_l")
         layer, _, backward = rest.partition("_")
         if part in _PARTS and layer.isdecimal() and backward in ("", "reverse"):
@@ -67,7 +69,7 @@ class _Recurrent(Layer):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def initial_state(self, batch_shape: Any = ()) -> Any:
-        """A state of zeros.
+        """Return a state of zeros.
 
         Parameters
         ----------
@@ -89,18 +91,18 @@ class _Recurrent(Layer):
         return parts[0] if len(parts) == 1 else tuple(parts)
 
     def __call__(self, x: Any, state: Any = None) -> Any:
-        """The outputs of the last layer, and the last states of all layers.
+        """Return the outputs of the last layer, and the last states of all layers.
 
         Parameters
         ----------
         x
             An array ``(time, *batch, input_size)``, or with ``batch_first`` ``(*batch, time,
             input_size)``; or a list of sequences ``(length, input_size)`` of different lengths,
-            of which no padding is computed.
+            which are not padded.
         state
             The first states ``(num_layers * directions, *batch, hidden_size)``, for an `LSTM` a
-            pair ``(h, c)`` of them; zeros by default.  To carry a state on, give the one that
-            was returned.
+            pair ``(h, c)`` of them; zeros by default.  To continue a sequence, pass the returned
+            state.
 
         Returns
         -------
@@ -113,19 +115,19 @@ class _Recurrent(Layer):
         ValueError
             If a sequence is empty, or there is none, or the shapes do not fit.
         TypeError
-            If a cell with steps of its own is to take a list.
+            If the input is a list, and a cell overrides `advance`.
         """
         return self._run(x, state, 0.0, None)
 
     def train(self, x: Any, state: Any = None, *, key: Any = None) -> tuple[Any, Self]:
-        """The same in training, with dropout between the layers.
+        """Return the same as a call, with dropout between the layers.
 
         Parameters
         ----------
         x, state
             As for a call.
         key
-            A key, which says what is left out; needed if ``dropout`` is not 0.
+            A random key, needed if ``dropout`` is not 0.
 
         Returns
         -------
@@ -135,7 +137,7 @@ class _Recurrent(Layer):
         Raises
         ------
         TypeError
-            If a key is needed, and there is none; if a cell has a training of its own.
+            If a key is needed and missing, or a cell overrides `train`.
         """
         for cell in self.cells:
             if type(cell).train is not RecurrentCell.train:
@@ -215,7 +217,7 @@ def _made(
     settings: dict[str, Any],
     options: dict[str, Any],
 ) -> Any:
-    """A network with fresh parameters."""
+    """Return a network with fresh parameters."""
     where = f"fdbr.nn.{cls.__name__}.init"
     inputs = integer(where, "input_size", sizes[0], least=1)
     size = integer(where, "hidden_size", sizes[1], least=1)
@@ -231,6 +233,7 @@ def _made(
     return cls(cells, **settings)
 
 
+@public("fdbr.nn")
 @frozen
 class RNN(_Recurrent):
     """Layers of Elman's recurrent cells: ``output, h = rnn(x, h)``.
@@ -246,9 +249,9 @@ class RNN(_Recurrent):
         Whether arrays have shape ``(*batch, time, input_size)`` instead of ``(time, *batch,
         input_size)``.
     bidirectional
-        Whether each layer has a second cell, which goes from the last element to the first.
+        Whether each layer has a second cell, which runs from the last element to the first.
     dropout
-        In training, the share of the elements that are left out between layers.
+        The dropout rate between layers in training.
 
     >>> import fdbr, numpy as np
     >>> rnn = fdbr.nn.RNN.init(fdbr.random.key(0), 3, 2, num_layers=2, bidirectional=True)
@@ -280,12 +283,12 @@ class RNN(_Recurrent):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A network with fresh parameters.
+        """Return a network with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_size, hidden_size
             The lengths of the last axes of the input and of each state.
         num_layers
@@ -304,7 +307,7 @@ class RNN(_Recurrent):
         Raises
         ------
         TypeError, ValueError
-            If a size or number is no positive integer, or ``dropout`` is not in [0, 1).
+            If a size or number is not a positive integer, or ``dropout`` is not in [0, 1).
         """
         settings = {"batch_first": batch_first, "dropout": dropout, "bidirectional": bidirectional}
         options = {"nonlinearity": nonlinearity, "bias": bias, "dtype": dtype}
@@ -314,11 +317,12 @@ class RNN(_Recurrent):
         return network
 
 
+@public("fdbr.nn")
 @frozen
 class GRU(_Recurrent):
     """Layers of gated recurrent units: ``output, h = gru(x, h)``.
 
-    As `torch.nn.GRU`.  The attributes are those of `RNN`, with a `GRUCell` in each place.
+    As `torch.nn.GRU`.  The attributes are those of `RNN`, with cells `GRUCell`.
 
     >>> import fdbr, numpy as np
     >>> gru = fdbr.nn.GRU.init(fdbr.random.key(0), 3, 2, batch_first=True)
@@ -349,7 +353,7 @@ class GRU(_Recurrent):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A network with fresh parameters; see `RNN.init`."""
+        """Return a network with fresh parameters; see `RNN.init`."""
         settings = {"batch_first": batch_first, "dropout": dropout, "bidirectional": bidirectional}
         options: dict[str, Any] = {"bias": bias, "dtype": dtype}
         options |= _inits(weight_init, recurrent_init, bias_init)
@@ -358,14 +362,15 @@ class GRU(_Recurrent):
         return network
 
 
+@public("fdbr.nn")
 @frozen
 class LSTM(_Recurrent):
     """Layers of long short-term memory: ``output, (h, c) = lstm(x, (h, c))``.
 
-    As `torch.nn.LSTM`.  The attributes are those of `RNN`, with an `LSTMCell` in each place.
+    As `torch.nn.LSTM`.  The attributes are those of `RNN`, with cells `LSTMCell`.
 
-    To train on parts of a long sequence, hand the last state to the next call; with
-    ``fdbr.stop_gradient`` of it, derivatives go no further back than the part.
+    To train on parts of a long sequence, pass the last state to the next call;
+    ``fdbr.stop_gradient`` of it restricts derivatives to the part.
 
     >>> import fdbr, numpy as np
     >>> lstm = fdbr.nn.LSTM.init(fdbr.random.key(0), 3, 2)
@@ -399,7 +404,7 @@ class LSTM(_Recurrent):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A network with fresh parameters; see `RNN.init` and `LSTMCell.init`."""
+        """Return a network with fresh parameters; see `RNN.init` and `LSTMCell.init`."""
         settings = {"batch_first": batch_first, "dropout": dropout, "bidirectional": bidirectional}
         options: dict[str, Any] = {"bias": bias, "dtype": dtype, "proj_size": proj_size}
         options |= _inits(weight_init, recurrent_init, bias_init) | {"forget_bias": forget_bias}

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, drawn, initial, made
 from fdbr.ops.nn.recurrent.cells import LSTM, Kind
 from fdbr.tree import frozen, static
@@ -13,21 +14,22 @@ from fdbr.tree import frozen, static
 __all__ = ["PeepholeLSTMCell", "ZoneoutLSTMCell"]
 
 
+@public("fdbr.nn")
 @frozen
 class PeepholeLSTMCell(RecurrentCell):
     """Long short-term memory whose gates see the memory: ``(h, c), output = cell((h, c), x)``.
 
-    As `LSTMCell`, but ``weight_ci @ c`` is added to what the input gate gets, ``weight_cf @ c`` to
-    the forget gate, and ``weight_co @ c'``, of the new memory, to the output gate: Gers &
-    Schmidhuber, *Recurrent nets that time and count*, IJCNN 2000.
+    As `LSTMCell`, but ``weight_ci @ c`` is added to the input of the input gate, ``weight_cf @ c``
+    to that of the forget gate, and ``weight_co @ c'``, with the new memory, to that of the output
+    gate: Gers & Schmidhuber, *Recurrent nets that time and count*, IJCNN 2000.
 
     Attributes
     ----------
     weight_ih, weight_hh, bias_ih, bias_hh
         As for every `RecurrentCell`, stacked as in `LSTMCell`.
     weight_ci, weight_cf, weight_co
-        Shape ``(hidden_size, hidden_size)`` as in Chainer, or ``(hidden_size,)`` for gates that
-        see their own element of the memory alone, as in the paper.
+        Shape ``(hidden_size, hidden_size)`` as in Chainer, or ``(hidden_size,)`` for gates that see
+        only their own element of the memory, as in the paper.
 
     >>> import fdbr, numpy as np
     >>> cell = fdbr.nn.PeepholeLSTMCell.init(fdbr.random.key(0), 3, 2)
@@ -60,18 +62,18 @@ class PeepholeLSTMCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters.
+        """Return a cell with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_size, hidden_size
             The lengths of the last axes of the input and the state.
         bias
             Whether the cell has biases.
         diagonal
-            Whether a gate sees its own element of the memory alone.
+            Whether a gate sees only its own element of the memory.
         weight_init, recurrent_init, bias_init
             As for `RNNCell.init`; that of peepholes is ``recurrent_init``, unless they are
             diagonal.
@@ -81,7 +83,7 @@ class PeepholeLSTMCell(RecurrentCell):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer.
+            If a size is not a positive integer.
         """
         first, second = random.split(key)
         size = integer("fdbr.nn.PeepholeLSTMCell.init", "hidden_size", hidden_size, least=1)
@@ -96,7 +98,7 @@ class PeepholeLSTMCell(RecurrentCell):
         return cell
 
     def advance(self, state: Any, inputs: Any) -> tuple[Any, Any]:
-        """A step, of which `project` made the inputs."""
+        """Compute one step from inputs that `project` returned."""
         h, c = state
         size = self.hidden_size
         sums = inputs + ops.linear(h, self.weight_hh)
@@ -112,20 +114,21 @@ def _seen(weight: Any, c: Any) -> Any:
     return weight * c if weight.ndim == 1 else ops.linear(c, weight)
 
 
+@public("fdbr.nn")
 @frozen
 class ZoneoutLSTMCell(RecurrentCell):
     """Long short-term memory that keeps some elements in training: ``cell((h, c), x)``.
 
-    As `LSTMCell`; but in `train` each element of the memory and of the output stays what it was
-    with a given probability: Krueger et al., *Zoneout: regularizing RNNs by randomly preserving
-    hidden activations*, ICLR 2017.
+    As `LSTMCell`, but in `train` each element of the memory and of the output keeps its previous
+    value with a given probability: Krueger et al., *Zoneout: regularizing RNNs by randomly
+    preserving hidden activations*, ICLR 2017.
 
     Attributes
     ----------
     weight_ih, weight_hh, bias_ih, bias_hh
         As for every `RecurrentCell`, stacked as in `LSTMCell`.
     c_rate, h_rate
-        The probabilities by which an element of the memory, and of ``h``, stays what it was.
+        The probabilities that an element of the memory, and of ``h``, keeps its previous value.
 
     >>> import fdbr, numpy as np
     >>> cell = fdbr.nn.ZoneoutLSTMCell.init(fdbr.random.key(0), 3, 2)
@@ -159,12 +162,12 @@ class ZoneoutLSTMCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters.
+        """Return a cell with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_size, hidden_size
             The lengths of the last axes of the input and the state.
         c_rate, h_rate
@@ -179,7 +182,7 @@ class ZoneoutLSTMCell(RecurrentCell):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or a rate not in [0, 1).
+            If a size is not a positive integer, or a rate not in [0, 1).
         """
         rates = {"c_rate": c_rate, "h_rate": h_rate}
         for name, rate in rates.items():
@@ -192,14 +195,14 @@ class ZoneoutLSTMCell(RecurrentCell):
         return cell
 
     def train(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Self]:
-        """A step in training, and the cell itself.
+        """Return a step in training, and the cell itself.
 
         Parameters
         ----------
         state, x
             As for a call.
         key
-            A key, which says what stays.
+            A random key, which decides what is kept.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Cells over time."""
+"""Recurrent cells over time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,11 +6,13 @@ from typing import Any
 from fdbr import random, tree
 from fdbr.control_flow.scan import scan as scan_rows
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.nn.recurrent.cell import RecurrentCell
 
 __all__ = ["scan"]
 
 
+@public("fdbr.nn")
 def scan(
     cell: Callable[[Any, Any], tuple[Any, Any]],
     state: Any,
@@ -22,15 +24,14 @@ def scan(
     train: bool = False,
     key: Any = None,
 ) -> Any:
-    """A recurrent cell over time, with its state carried on.
+    """Run a recurrent cell over time, carrying its state.
 
-    It is `fdbr.scan` of the cell, which under `fdbr.jit` is one instruction whatever the number
-    of steps.  What a `RecurrentCell` does with its inputs is done for all times at once; of the
-    library's cells without peepholes all steps are one operation, as they are in `LSTM` and its
-    kin, unless ``checkpoint`` says otherwise.
+    This is `fdbr.scan` of the cell, which under `fdbr.jit` is one instruction for any number of
+    steps.  A `RecurrentCell` projects the inputs of all steps at once; cells without peepholes run
+    all steps as one operation, like `LSTM` and similar layers, unless ``checkpoint`` is given.
 
-    To carry the state on to the next part of a long sequence, hand the last state to the next
-    call; ``fdbr.stop_gradient`` of it cuts the history there.
+    To continue with the next part of a long sequence, pass the last state to the next call;
+    ``fdbr.stop_gradient`` of it cuts the history there.
 
     Parameters
     ----------
@@ -41,12 +42,12 @@ def scan(
     xs
         The inputs, a tree of arrays of shape ``(time, ...)``.
     reverse
-        Whether it goes from the last input to the first.  The outputs lie as the inputs do.
+        Whether to run from the last input to the first.  The outputs keep the order of the inputs.
     unroll, checkpoint
         As in `fdbr.scan`.
     train
-        Whether ``cell.train`` is called, which returns the cell's successor, too; each step gets
-        a key of its own.
+        Whether to call ``cell.train``, which also returns the cell's successor; each step gets its
+        own key.
     key
         A key, for cells that draw random numbers in training.
 
@@ -61,7 +62,7 @@ def scan(
     ValueError
         If there is no step, or the shapes do not fit.
     TypeError
-        If a step does not return a pair, or changes the form of the state.
+        If a step does not return a pair, or changes the structure of the state.
 
     >>> import fdbr, numpy as np
     >>> cell = fdbr.nn.LSTMCell.init(fdbr.random.key(0), 3, 2)
@@ -99,11 +100,11 @@ def scan(
 def _in_training(cell: Any, state: Any, xs: Any, key: Any, options: dict[str, Any]) -> Any:
     if key is None:
 
-        def turn(carry: Any, x: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
             (state, out), successor = carry[1].train(carry[0], x)
             return (state, successor), out
 
-        (state, cell), outs = scan_rows(turn, (state, cell), xs, **options)
+        (state, cell), outs = scan_rows(step, (state, cell), xs, **options)
         return (state, outs), cell
     keys = random.split(key, len(tree.leaves(xs)[0]))
 

@@ -1,4 +1,4 @@
-"""Long short-term memory on trees: the states of a node's children give its own."""
+"""LSTM cells on trees: a node's state is computed from its children's."""
 
 from typing import Any, ClassVar, Self
 
@@ -8,6 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.nn.recurrent.cell import Initializer, drawn
 from fdbr.tree import frozen
@@ -15,6 +16,7 @@ from fdbr.tree import frozen
 __all__ = ["ChildSumTreeLSTM", "NaryTreeLSTM"]
 
 
+@public("fdbr.nn")
 class _TreeCell(Layer):
     """The base of cells on trees."""
 
@@ -34,18 +36,18 @@ class _TreeCell(Layer):
         return self.weight_ih.shape[1]
 
     def initial_state(self, batch_shape: Any = ()) -> Any:
-        """A pair ``(h, c)`` of zeros, ``(*batch_shape, hidden_size)``, for a child that is not."""
+        """Return zeros ``(h, c)`` of shape ``(*batch_shape, hidden_size)``, for a missing child."""
         axes = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
         like = self.weight_ih
         zeros = lock(array_module(like).zeros((*axes, self.hidden_size), dtype=like.dtype))
         return zeros, zeros
 
     def train(self, *states_and_x: Any, key: Any = None) -> tuple[Any, Self]:
-        """``(self(*states, x), self)``; see `Layer.train`."""
+        """Return ``(self(*states, x), self)``; see `Layer.train`."""
         return self(*states_and_x), self
 
     def _arguments(self, given: tuple[Any, ...]) -> tuple[list[Any], list[Any], Any]:
-        """The outputs and memories of the children, and the input, or an error."""
+        """Check the arguments; returns the outputs and memories of the children, and the input."""
         name = f"fdbr.nn.{type(self).__name__}"
         if not given:
             raise TypeError(placed(f"{name}: give the states of the children, and x at last"))
@@ -84,12 +86,13 @@ class _TreeCell(Layer):
         return [h for h, _ in states], [c for _, c in states], x
 
 
+@public("fdbr.nn")
 @frozen
 class ChildSumTreeLSTM(_TreeCell):
     """Long short-term memory of any number of children, in any order: ``cell(*states, x)``.
 
-    The children's outputs are added up for the gates, and each child has a forget gate of its own
-    by its own output: Tai, Socher & Manning, *Improved semantic representations from
+    The children's outputs are added up for the gates, and each child has its own forget gate,
+    computed from its own output: Tai, Socher & Manning, *Improved semantic representations from
     tree-structured long short-term memory networks*, ACL 2015.
 
     Attributes
@@ -136,12 +139,12 @@ class ChildSumTreeLSTM(_TreeCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters.
+        """Return a cell with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_size, hidden_size
             The lengths of the last axes of the input and a state.
         bias
@@ -155,7 +158,7 @@ class ChildSumTreeLSTM(_TreeCell):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer.
+            If a size is not a positive integer.
         """
         where = "fdbr.nn.ChildSumTreeLSTM.init"
         size = integer(where, "hidden_size", hidden_size, least=1)
@@ -176,13 +179,13 @@ class ChildSumTreeLSTM(_TreeCell):
         return self.weight_hh.shape[1]
 
     def __call__(self, *states_and_x: Any) -> Any:
-        """The state of a node.
+        """Return the state of a node.
 
         Parameters
         ----------
         states_and_x
-            The states ``(h, c)`` of the children, none for a leaf, each ``(..., hidden_size)``,
-            and at last the node's input ``(..., input_size)``, or `None` for zeros.
+            The states ``(h, c)`` of the children, none for a leaf, each ``(..., hidden_size)``, and
+            last the node's input ``(..., input_size)``, or `None` for zeros.
 
         Returns
         -------
@@ -209,6 +212,7 @@ class ChildSumTreeLSTM(_TreeCell):
         return h, c
 
 
+@public("fdbr.nn")
 @frozen
 class NaryTreeLSTM(_TreeCell):
     """Long short-term memory of a fixed number of children, in order: ``cell(*states, x)``.
@@ -240,7 +244,7 @@ class NaryTreeLSTM(_TreeCell):
     bias: Any = None
 
     def chainer_names(self) -> dict[str, str]:
-        """The names of the arrays in Chainer's files."""
+        """Return the names of the arrays in Chainer's files."""
         names = {f"weight_hh[{i}]": f"W_h{i + 1}/W" for i in range(self.n_ary)}
         return {"weight_ih": "W_x/W", "bias": "W_x/b", **names}
 
@@ -258,12 +262,12 @@ class NaryTreeLSTM(_TreeCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters.
+        """Return a cell with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_size, hidden_size
             The lengths of the last axes of the input and a state.
         n_ary
@@ -274,7 +278,7 @@ class NaryTreeLSTM(_TreeCell):
         Raises
         ------
         TypeError, ValueError
-            If a size, or the number of children, is no positive integer.
+            If a size, or the number of children, is not a positive integer.
         """
         where = "fdbr.nn.NaryTreeLSTM.init"
         size = integer(where, "hidden_size", hidden_size, least=1)
@@ -304,13 +308,13 @@ class NaryTreeLSTM(_TreeCell):
         return len(self.weight_hh)
 
     def __call__(self, *states_and_x: Any) -> Any:
-        """The state of a node.
+        """Return the state of a node.
 
         Parameters
         ----------
         states_and_x
-            The states ``(h, c)`` of all children, each ``(..., hidden_size)``, or none of them
-            for a leaf, and at last the node's input ``(..., input_size)``, or `None` for zeros.
+            The states ``(h, c)`` of all children, each ``(..., hidden_size)``, or none of them for
+            a leaf, and last the node's input ``(..., input_size)``, or `None` for zeros.
 
         Returns
         -------

@@ -41,8 +41,8 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
     ``double=True`` computes derivatives in double precision and rounds them once, for those that
     lose digits in single precision.  ``heavy=True`` says that value and derivative take about
     ten times as long as a multiplication: large arrays are then divided among threads.
-    ``heavy="backward"`` says so of the derivative alone.  Flags of
-    `fdbr.core.primitive.Primitive` may be given beside the derivatives.
+    ``heavy="backward"`` says so of the derivative alone.  Fields of
+    `fdbr.core.primitive.Facts` may be given beside the derivatives.
     """
     facts = facts_in(partials)
 

@@ -15,7 +15,7 @@ def linear(*, batch: Function | None = None, **transposes: Any) -> Declaration:
     """Declare an operation that is linear in all the operands given here together.
 
     A transpose takes the cotangent, and what else its parameters name, to the operand's
-    cotangent.  Flags of `fdbr.core.primitive.Primitive` may be given beside the transposes.
+    cotangent.  Fields of `fdbr.core.primitive.Facts` may be given beside the transposes.
     """
     facts = facts_in(transposes)
 

@@ -14,7 +14,7 @@ def multilinear(*, batch: Function | None = None, **transposes: Any) -> Declarat
     """Declare an operation that is linear in each of the operands given here alone.
 
     A transpose takes the cotangent, and what else its parameters name, to the operand's
-    cotangent.  Flags of `fdbr.core.primitive.Primitive` may be given beside the transposes.
+    cotangent.  Fields of `fdbr.core.primitive.Facts` may be given beside the transposes.
     """
     facts = facts_in(transposes)
 

@@ -35,7 +35,7 @@ def opaque(
     contribution to the output's tangent.  For an operation with several outputs, the cotangent
     and the output's tangent are tuples.  A pair of `Unknown` says that there is no derivative.
     If the vjp rules begin with the same computation, ``first`` does it once: its result is
-    passed to them instead of the cotangent.  Flags of `fdbr.core.primitive.Primitive` may be
+    passed to them instead of the cotangent.  Fields of `fdbr.core.primitive.Facts` may be
     given beside the pairs.
     """
     facts = facts_in(statements)
@@ -144,8 +144,8 @@ def constant(*, batch: Function = ..., **facts: Any) -> Declaration: ...
 def constant(value: Function | None = None, *, batch: Function = aligned, **facts: Any) -> Any:
     """Declare an operation whose derivative is zero wherever it exists.
 
-    It broadcasts as elementwise operations do, unless ``batch`` is given.  Flags of
-    `fdbr.core.primitive.Primitive` may be given beside it.
+    It broadcasts as elementwise operations do, unless ``batch`` is given.  Fields of
+    `fdbr.core.primitive.Facts` may be given beside it.
     """
     if value is None:
         return lambda value: constant(value, batch=batch, **facts)

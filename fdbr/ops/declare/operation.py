@@ -4,7 +4,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from fdbr.core.primitive import Primitive, dispatch, dispatch_view
+import attrs
+
+from fdbr.core.primitive import Facts, Primitive, dispatch, dispatch_view
 from fdbr.ops.declare.rules import Function
 
 __all__ = ["Declaration", "Operation", "facts_in", "operands_of", "operation"]
@@ -33,15 +35,12 @@ def operands_of(value: Function) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
-FACTS = frozenset(
-    {"compound", "cost", "elementwise", "exact", "fold", "fresh", "shorthand", "total", "view"}
-)
-"""Flags of `Primitive` that declarations may give beside derivatives."""
+_STATED = frozenset(attrs.fields_dict(Facts)) - {"effect", "collective"}
 
 
 def facts_in(statements: dict[str, Any]) -> dict[str, Any]:
-    """Remove the flags from the keywords of a declaration, which otherwise name operands."""
-    return {name: statements.pop(name) for name in FACTS & statements.keys()}
+    """Take the fields of `Facts` out of a declaration's statements; the others are operands."""
+    return {name: statements.pop(name) for name in _STATED & statements.keys()}
 
 
 def operation(
@@ -54,15 +53,15 @@ def operation(
 ) -> Any:
     """Make the primitive, and the function that applies it.
 
-    Elementwise and multilinear operations are ``fresh`` by default: their value never shares
-    memory with an operand.  The function has the value's name, docstring, source, and signature
-    without the array module.
+    ``facts`` are the fields of its `Facts`.  Elementwise and multilinear operations are fresh
+    unless they say otherwise, because they write each result into new memory.  The function has
+    the value's name, docstring, source, and signature without the array module.
     """
-    own = kind == "multilinear" or facts.get("elementwise", False)
-    facts.setdefault("fresh", own)
-    primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch, **facts)
+    facts.setdefault("fresh", kind == "multilinear" or facts.get("elementwise", False))
+    stated = Facts(**facts)
+    primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch, stated)
     parameters = list(inspect.signature(value).parameters.values())[1:]
-    apply = dispatch_view if primitive.view else dispatch
+    apply = dispatch_view if stated.view else dispatch
     scope = {"dispatch": apply, "primitive": primitive, "none": {}}
     scope |= {f"default_{p.name}": p.default for p in parameters}
     function = eval(_call_source(parameters), scope)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, dtype_of, elementwise, opaque
 from fdbr.ops.dtypes import as_weak, astype, is_complex, result_type
 from fdbr.ops.elementwise import vectorized
@@ -214,6 +215,7 @@ def _power_by_root(x: Any, exponent: float) -> Any:
     return np.reciprocal(out, out=out) if exponent < 0 else out
 
 
+@public("fdbr.ops", "pow")
 def power(x: Array, y: Array, /) -> Any:
     """The power ``x ** y``, element by element.
 
@@ -265,6 +267,7 @@ def _complex_abs(xp: Any, x: Array) -> Array:
     return xp.abs(x)
 
 
+@public("fdbr.ops")
 def abs(x: Array, /) -> Any:
     """The absolute value; its derivative at 0 is taken as 0.
 
@@ -395,6 +398,7 @@ def _complex_sign(xp: Any, x: Array) -> Array:
     return xp.where(both, xp.asarray(complex(math.nan, math.nan), x.dtype), out)
 
 
+@public("fdbr.ops")
 def sign(x: Array, /) -> Any:
     """The sign: -1, 0 or 1; of a complex number ``x / abs(x)``.
 
@@ -494,6 +498,7 @@ def _is_plain_bound(bound: Any) -> bool:
 _SINGLE_AND_DOUBLE = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
+@public("fdbr.ops")
 def clip(x: Array, /, min: Any = None, max: Any = None) -> Any:
     """The elements limited to ``[min, max]``; `None` means no bound.
 

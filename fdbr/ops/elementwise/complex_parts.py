@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.backends.cpu.codegen.math.complex_numbers import as_imaginary
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, linear
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.shape.creation import asarray, zeros_like
@@ -44,6 +45,7 @@ def _conj(xp: Any, x: Array) -> Array:
     return xp.conj(x)
 
 
+@public("fdbr.ops")
 def real(x: Array, /) -> Any:
     """The real part; real numbers are returned unchanged.
 
@@ -54,6 +56,7 @@ def real(x: Array, /) -> Any:
     return _real(asarray(x)) if is_complex(x) else x
 
 
+@public("fdbr.ops")
 def imag(x: Array, /) -> Any:
     """The imaginary part; zeros for real numbers.
 
@@ -64,6 +67,7 @@ def imag(x: Array, /) -> Any:
     return _imag(asarray(x)) if is_complex(x) else zeros_like(x)
 
 
+@public("fdbr.ops")
 def conj(x: Array, /) -> Any:
     """The complex conjugate; real numbers are returned unchanged.
 

@@ -12,6 +12,7 @@ from fdbr.core.lazy_cotangents import Deferred
 from fdbr.core.primitive import host_types
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import indexed, linear
 from fdbr.ops.dtypes import astype
@@ -31,6 +32,7 @@ _MANY = 1 << 12  # elements from which on cotangents of slices are summed in one
 _SOME = 1 << 6  # size of an index array from which on a kernel may be faster
 
 
+@public("fdbr.ops")
 def getitem(x: Array, key: Any, /) -> Any:
     """The elements ``x[key]``, by NumPy's basic and advanced indexing.
 
@@ -184,6 +186,7 @@ def _scatter(xp: Any, x: Array, *indices: Any, shape: tuple[int, ...], key: Key)
     return sums_at(xp, shape, join(key, indices), x)
 
 
+@public("fdbr.ops")
 def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Any:
     """The elements at indices along an axis; `None` flattens the array first.
 
@@ -201,6 +204,7 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Any:
     return getitem(x, (slice(None),) * normalize_axis(axis, x.ndim, "take") + (indices,))
 
 
+@public("fdbr.ops")
 def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Any:
     """The elements at ``indices`` along an axis, one index for each element of the result.
 

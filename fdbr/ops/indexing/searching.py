@@ -9,6 +9,7 @@ from fdbr.backends.cpu.kernels import LEAST
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import constant
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.dtypes import is_traced
@@ -23,6 +24,7 @@ __all__ = ["nonzero", "searchsorted"]
 _MANY = 1 << 12  # elements from which on NumPy's nonzero of several axes is slower
 
 
+@public("fdbr.ops")
 @where_it_lies
 def nonzero(x: Array, /) -> tuple[Any, ...]:
     """The indices of the nonzero elements: for each axis, an array of indices on it.
@@ -105,6 +107,7 @@ def _searchsorted(xp: Any, x: Array, y: Array, *, side: Any) -> Array:
     return out.reshape(y.shape)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def searchsorted(
     x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left", sorter: Any = None

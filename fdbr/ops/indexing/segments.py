@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module, copy_of, where_it_lies
 from fdbr.core.tracer import is_differentiated
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import opaque
 from fdbr.ops.declare.batches import spread
@@ -30,6 +31,7 @@ __all__ = ["gather", "scatter", "segment_sum"]
 Reduce = Literal["sum", "mean", "amax", "amin"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 def segment_sum(data: Array, segment_ids: Array, /, num_segments: int | None = None) -> Array:
     """The sums of rows by segment: ``out[i]`` is the sum of all ``data[j]`` in segment ``i``.
@@ -115,6 +117,7 @@ def _checked(x: Any, dim: int, index: Any, name: str) -> tuple[Any, int, Any]:
     return x, axis, index
 
 
+@public("fdbr.ops")
 @where_it_lies
 def gather(x: Array, dim: int, index: Any, /) -> Array:
     """The elements at ``index`` along an axis, as `torch.gather`.
@@ -152,6 +155,7 @@ def gather(x: Array, dim: int, index: Any, /) -> Array:
     return pick(x, _element_key(in_range(index, x, axis), axis))
 
 
+@public("fdbr.ops")
 @where_it_lies
 def scatter(
     x: Array,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.elementwise.comparison import equal, logical_not, not_equal
 from fdbr.ops.indexing.reading import pick
@@ -96,6 +97,7 @@ def _table(x: Any) -> _Table | None:
     return _Table(x, least) if fits else None
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_values(x: Array, /) -> Any:
     """The unique elements in order; every NaN is unique.
@@ -117,6 +119,7 @@ def unique_values(x: Array, /) -> Any:
     return unique_all(x).values
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_counts(x: Array, /) -> UniqueCounts:
     """The unique elements and their counts; see `unique_values`.
@@ -138,6 +141,7 @@ def unique_counts(x: Array, /) -> UniqueCounts:
     return UniqueCounts(found.values, found.counts)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_inverse(x: Array, /) -> UniqueInverse:
     """The unique elements, and the index among them of each element of ``x``.
@@ -159,6 +163,7 @@ def unique_inverse(x: Array, /) -> UniqueInverse:
     return UniqueInverse(found.values, found.inverse_indices)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_all(x: Array, /) -> UniqueAll:
     """The unique elements, their first indices, the inverse indices, and their counts.
@@ -190,6 +195,7 @@ def unique_all(x: Array, /) -> UniqueAll:
 _FEW = 1 << 12  # comparisons, up to which comparing all pairs is faster than sorting
 
 
+@public("fdbr.ops")
 @where_it_lies
 def isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
     """Whether each element of ``x1`` is among those of ``x2``; NaN never is.

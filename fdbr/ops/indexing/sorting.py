@@ -12,6 +12,7 @@ from fdbr.backends.cpu.kernels import LEAST
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import constant, indexed, shifted
 from fdbr.ops.declare.batches import spread
@@ -97,6 +98,7 @@ def _argsort(xp: Any, x: Array, *, axis: int, stable: bool) -> Array:
 # --- sorting ------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The elements in order along an axis; NaN counts as the largest.
@@ -147,6 +149,7 @@ def _sort(xp: Any, x: Any, axis: int, stable: bool) -> Any:
     return out
 
 
+@public("fdbr.ops")
 @where_it_lies
 def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The indices that sort an array along an axis; see `sort`.
@@ -209,6 +212,7 @@ def ranked(x: Array, ranks: tuple[int, ...], axis: int) -> Any:
     return _pick(x, _rank_indices(x, ranks=ranks, axis=axis), axis=axis)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def top_k(x: Array, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along an axis, in descending order, and their indices.

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module, copy_of, keep
 from fdbr.core.tracer import Tracer, is_differentiated
 from fdbr.errors.checks import describe
+from fdbr.errors.public import explaining, public
 from fdbr.ops.declare import constant, indexed
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.comparison import where
@@ -22,6 +23,7 @@ from fdbr.pytrees.dtypes import dtype_kind, is_short
 __all__ = ["Place", "at"]
 
 
+@public("fdbr.ops")
 class at:
     """Update an array functionally: ``at(x)[key].set(y)`` is a copy of ``x`` with ``y`` at the key.
 
@@ -40,6 +42,7 @@ class at:
     def __init__(self, x: Any, /) -> None:
         self._x = x
 
+    @explaining("fdbr.ops.at")
     def __getitem__(self, key: Any) -> "Place":
         return Place(self._x, key)
 
@@ -57,10 +60,12 @@ class Place:
         self._shape = x.shape
         self._key, self._indices, self._x = split(key, x, is_trusted)
 
+    @explaining("fdbr.ops.at")
     def get(self) -> Any:
         """Return the elements."""
         return _gather(self._x, *self._indices, key=self._key)
 
+    @explaining("fdbr.ops.at")
     def set(self, values: Array, /) -> Any:
         """Return a copy of the array with the elements replaced by ``values``, broadcast.
 
@@ -71,6 +76,7 @@ class Place:
             _replace(self._x, values, *self._owned_indices(values), key=self._key)
         )
 
+    @explaining("fdbr.ops.at")
     def add(self, values: Array, /) -> Any:
         """Return a copy of the array with ``values``, broadcast, added to the elements.
 

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import finfo
 from fdbr.ops.linalg.lapack import lapack
@@ -169,6 +170,7 @@ def _without_two(xp: Any, s: Any) -> Any:
     return out * (1 - xp.eye(s.shape[-1], dtype=s.dtype))
 
 
+@public("fdbr.ops.linalg")
 def det(x: Array, /) -> Array:
     """The determinants of matrices.
 
@@ -223,6 +225,7 @@ def _slogdet(xp: Any, x: Array) -> Array:
     return lapack(xp, "slogdet", x, strict=False)
 
 
+@public("fdbr.ops.linalg")
 def slogdet(x: Array, /) -> SlogdetResult:
     """The sign and the logarithm of the absolute value of determinants, without overflow.
 

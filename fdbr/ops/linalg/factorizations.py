@@ -7,6 +7,7 @@ from numpy.linalg import LinAlgError
 
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.linalg.lapack import lapack
@@ -64,6 +65,7 @@ def _cholesky(xp: Any, x: Array) -> Array:
         ) from error
 
 
+@public("fdbr.ops.linalg")
 def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """The triangular matrix ``L`` with ``L @ L^H = x``, for positive definite matrices.
 
@@ -149,6 +151,7 @@ def _qr(xp: Any, x: Array, *, complete: bool) -> Array:
     return tuple(xp.linalg.qr(x, mode="complete" if complete else "reduced"))
 
 
+@public("fdbr.ops.linalg")
 def qr(x: Array, /, *, mode: str = "reduced") -> QRResult:
     """The factorization ``Q @ R = x`` into orthonormal columns and an upper triangle.
 

@@ -6,6 +6,7 @@ from typing import Any
 from fdbr.core.array_modules import Array, array_module
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.comparison import where
@@ -101,6 +102,7 @@ def _expm(xp: Any, x: Array) -> Array:
     return out
 
 
+@public("fdbr.ops.linalg")
 def expm(x: Array, /) -> Any:
     """The exponential of matrices, ``1 + x + x @ x / 2 + …``.
 
@@ -129,6 +131,7 @@ def expm(x: Array, /) -> Any:
     return _expm(square_matrices("expm", x))
 
 
+@public("fdbr.ops.linalg")
 def matrix_power(x: Array, n: int, /) -> Any:
     """The ``n``-th power of matrices, by repeated squaring; negative powers use the inverses.
 

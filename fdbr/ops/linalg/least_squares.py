@@ -12,6 +12,7 @@ import optree
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.core.array_modules import Array, keep
 from fdbr.core.tracer import Tracer
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, leading, opaque
 from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.linalg.lapack import lapack
@@ -210,6 +211,7 @@ def _norm(x: Any) -> Any:
     return np.linalg.norm(x, axis=(-2, -1), keepdims=True)
 
 
+@public("fdbr.ops.linalg")
 def lstsq(a: Array, b: Array, /, *, rtol: Any = None) -> LstsqResult:
     """The least-squares solution of ``a @ x = b``: the minimizer of least norm.
 

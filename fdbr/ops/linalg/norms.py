@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.declare import opaque, shifted
 from fdbr.ops.declare.sums import MANY
@@ -68,6 +69,7 @@ def _euclidean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 # --- vectors ------------------------------------------------------------------------
 
 
+@public("fdbr.ops.linalg")
 @in_single
 def vector_norm(x: Array, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
     """The norm of vectors: of all elements, or along some axes.
@@ -133,6 +135,7 @@ _SPECTRAL = {
 _SUMS: dict[Any, tuple[Any, int]] = {1: (max, -2), -1: (min, -2), inf: (max, -1), -inf: (min, -1)}
 
 
+@public("fdbr.ops.linalg")
 @in_single
 def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """The norm of the matrices in the last two axes.
@@ -189,6 +192,7 @@ def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None 
 # --- vectors or matrices --------------------------------------------------------------
 
 
+@public("fdbr.ops.linalg")
 @in_single
 def norm(
     x: Array, /, ord: float | str | None = None, axis: Axis = None, keepdims: bool = False

@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import fit, leading, multilinear
 from fdbr.ops.einsums import _contract
@@ -45,6 +46,7 @@ def _cross(xp: Any, x: Array, y: Array) -> Array:
     return out
 
 
+@public("fdbr.ops.linalg")
 def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
     """The cross product of vectors with three elements along an axis.
 
@@ -83,6 +85,7 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
     return moveaxis(_cross(moveaxis(x, position, -1), moveaxis(y, position, -1)), -1, position)
 
 
+@public("fdbr.ops.linalg")
 def outer(x1: Array, x2: Array, /) -> Any:
     """The outer product of two vectors: all products of an element of each.
 
@@ -101,6 +104,7 @@ def outer(x1: Array, x2: Array, /) -> Any:
     return flattened_outer(x, y)
 
 
+@public("fdbr.ops.linalg")
 def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sum of the diagonal of the matrices in the last two axes.
 
@@ -121,6 +125,7 @@ def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return sum(diagonal(asarray(x), offset=offset), axis=-1, dtype=dtype)
 
 
+@public("fdbr.ops.linalg")
 def kron(a: Array, b: Array, /) -> Any:
     """The Kronecker product: every element of ``a`` times all of ``b``, as blocks.
 
@@ -218,6 +223,7 @@ def _product(factors: Sequence[Any], splits: dict[tuple[int, int], int], i: int,
     return matmul(_product(factors, splits, i, k), _product(factors, splits, k + 1, j))
 
 
+@public("fdbr.ops.linalg")
 def multi_dot(arrays: Sequence[Any], /) -> Any:
     """The matrix product of several arrays, in the order that takes the fewest multiplications.
 

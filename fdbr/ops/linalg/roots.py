@@ -9,6 +9,7 @@ from numpy.linalg import LinAlgError
 from fdbr.core.array_modules import Array, array_module, to_numpy
 from fdbr.core.devices import scipy_of
 from fdbr.core.tracer import whole
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.dtypes import astype, result_type
 from fdbr.ops.elementwise.comparison import isfinite, where
@@ -196,6 +197,7 @@ def _principal(function: Any, x: Any) -> Any:
         return function(astype(x, result_type(x, np.complex64)))
 
 
+@public("fdbr.ops.linalg")
 def sqrtm(x: Array, /) -> Array:
     """The principal square roots of matrices: ``y @ y = x``, with eigenvalues of real part >= 0.
 
@@ -233,6 +235,7 @@ def sqrtm(x: Array, /) -> Array:
     return _principal(_sqrtm, square_matrices("sqrtm", x))
 
 
+@public("fdbr.ops.linalg")
 def logm(x: Array, /) -> Array:
     """The principal logarithms of matrices: ``expm(y) = x``, with eigenvalues within ``±pi i``.
 

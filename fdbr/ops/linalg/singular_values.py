@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import astype, finfo
 from fdbr.ops.elementwise.complex_parts import conj, real
@@ -106,6 +107,7 @@ def _svd(xp: Any, x: Array, *, full: bool, strict: bool) -> Array:
     return lapack(xp, "svd_full" if full else "svd", x, strict=strict)
 
 
+@public("fdbr.ops.linalg")
 def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition ``U @ diag(S) @ Vh = x``.
 
@@ -160,6 +162,7 @@ def _svdvals(xp: Any, x: Array) -> Array:
     return lapack(xp, "svdvals", x, strict=True)
 
 
+@public("fdbr.ops.linalg")
 def svdvals(x: Array, /) -> Any:
     """The singular values, descending; see `svd`.
 
@@ -183,6 +186,7 @@ def tolerance(x: Array, rtol: Any) -> Any:
     return astype(rtol[..., None, None], finfo(x.dtype).dtype)
 
 
+@public("fdbr.ops.linalg")
 def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
     """The rank: the number of singular values above ``rtol`` times the largest.
 
@@ -250,6 +254,7 @@ def _pinv(xp: Any, x: Array, rtol: Any) -> Array:
     return (vh.swapaxes(-1, -2).conj() * inverse) @ u.swapaxes(-1, -2).conj()
 
 
+@public("fdbr.ops.linalg")
 def pinv(x: Array, /, *, rtol: Any = None) -> Array:
     """The Moore-Penrose pseudoinverses of matrices.
 

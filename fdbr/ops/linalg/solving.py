@@ -6,6 +6,7 @@ from typing import Any
 from numpy.linalg import LinAlgError
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import linalg_error, sample, square_matrices
@@ -33,6 +34,7 @@ def inverse(x: Array) -> Any:
     return _inv(x, strict=False)
 
 
+@public("fdbr.ops.linalg")
 def inv(x: Array, /) -> Any:
     """The inverses of matrices.
 
@@ -80,6 +82,7 @@ def solve_matrices(a: Array, b: Array) -> Any:
     return _solve(a, b, strict=False)
 
 
+@public("fdbr.ops.linalg")
 def solve(x1: Array, x2: Array, /) -> Array:
     """The solution ``x`` of the linear equations ``x1 @ x = x2``.
 

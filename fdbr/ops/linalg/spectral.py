@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.linalg.lapack import lapack, nan_where_failing
@@ -57,6 +58,7 @@ def _eigh(xp: Any, x: Array, *, strict: bool, upper: bool = False) -> Array:
     return lapack(xp, "eigh_upper" if upper else "eigh", x, strict=strict)
 
 
+@public("fdbr.ops.linalg")
 def eigh(x: Array, /) -> EighResult:
     """The eigenvalues and eigenvectors of Hermitian matrices.
 
@@ -114,6 +116,7 @@ def _eigvalsh(xp: Any, x: Array) -> Array:
     return lapack(xp, "eigvalsh", x, strict=True)
 
 
+@public("fdbr.ops.linalg")
 def eigvalsh(x: Array, /) -> Any:
     """The eigenvalues of Hermitian matrices, real and ascending; see `eigh`.
 
@@ -162,6 +165,7 @@ def _eig(xp: Any, x: Array, *, strict: bool) -> Array:
     return tuple(_complex(xp, part, x.dtype) for part in out)
 
 
+@public("fdbr.ops.linalg")
 def eig(x: Array, /) -> EigResult:
     """The eigenvalues and eigenvectors of square matrices; they are always complex.
 
@@ -211,6 +215,7 @@ def _eigvals(xp: Any, x: Array) -> Array:
     return _complex(xp, xp.linalg.eigvals(x), x.dtype)
 
 
+@public("fdbr.ops.linalg")
 def eigvals(x: Array, /) -> Any:
     """The eigenvalues of square matrices, which are always complex; see `eig`.
 

@@ -8,6 +8,7 @@ from numpy.linalg import LinAlgError
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.core.array_modules import Array
 from fdbr.core.devices import scipy_of
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.linalg.lapack import nan_where_failing
@@ -127,6 +128,7 @@ def _by_rows(a: Any, b: Any, lower: bool, unit: bool) -> Any:
 _TRANSPOSED = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
 
 
+@public("fdbr.ops.linalg")
 def solve_triangular(
     a: Array,
     b: Array,

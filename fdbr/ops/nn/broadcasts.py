@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.products import linear, matmul
@@ -13,6 +14,7 @@ from fdbr.ops.shape.manipulation import expand_dims, moveaxis, reshape, squeeze
 __all__ = ["bias", "bilinear", "scale"]
 
 
+@public("fdbr.ops")
 def scale(x: Array, y: Array, /, *, axis: int = 1) -> Any:
     """The product of ``x`` and an array whose axes are those of ``x`` from ``axis`` on.
 
@@ -40,6 +42,7 @@ def scale(x: Array, y: Array, /, *, axis: int = 1) -> Any:
     return x * _from_axis("scale", y, x, axis)
 
 
+@public("fdbr.ops")
 def bias(x: Array, y: Array, /, *, axis: int = 1) -> Any:
     """The sum of ``x`` and an array whose axes are those of ``x`` from ``axis`` on.
 
@@ -74,6 +77,7 @@ def _from_axis(function: str, y: Any, x: Any, axis: int) -> Any:
     return reshape(y, (*y.shape, *(1,) * (x.ndim - first - y.ndim)))
 
 
+@public("fdbr.ops")
 def bilinear(
     x1: Array,
     x2: Array,

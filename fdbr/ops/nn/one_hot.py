@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.dtypes import astype
 from fdbr.ops.nn.losses.labels import checked_labels
@@ -17,6 +18,7 @@ __all__ = ["one_hot"]
 _MANY = 1 << 12  # elements from which on writing the ones is faster than comparing all elements
 
 
+@public("fdbr.ops")
 def one_hot(
     indices: Array,
     /,

@@ -12,6 +12,7 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import Array
 from fdbr.core.primitive import host_types
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import linear, opaque, shape_of, shifted
 from fdbr.ops.declare.batches import spread
@@ -134,6 +135,7 @@ def _lanes(x: Any) -> Any:
     return lanes
 
 
+@public("fdbr.ops")
 @in_single
 def prod(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The product over axes, or of all elements; its derivative holds at zeros too.
@@ -217,6 +219,7 @@ def _cumprod(xp: Any, x: Array, *, axis: int) -> Array:
     return running_product(xp, x, axis)
 
 
+@public("fdbr.ops")
 @in_single
 def cumulative_sum(
     x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
@@ -234,6 +237,7 @@ def cumulative_sum(
     return _cast(dtype, _with_initial(out, axis, 0) if include_initial else out)
 
 
+@public("fdbr.ops")
 @in_single
 def cumulative_prod(
     x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False

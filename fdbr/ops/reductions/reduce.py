@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import constant, linear, opaque, shape_of, shifted
 from fdbr.ops.declare.large import by_rows, by_stages
@@ -86,6 +87,7 @@ def _sum_of_rows(xp: Any, x: Array) -> Array:
     return sum_of_rows(x)
 
 
+@public("fdbr.ops")
 def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum over axes, or over all elements.
 
@@ -119,6 +121,7 @@ def _mean(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     return accumulate(x, axes, keepdims) / _count(x.shape, axes)
 
 
+@public("fdbr.ops")
 @in_single
 def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The arithmetic mean over axes, or over all elements.
@@ -138,6 +141,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
     return math.prod([shape[i] for i in axes])
 
 
+@public("fdbr.ops")
 @in_single
 def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
     """The variance over axes: the mean squared distance from the mean.
@@ -171,6 +175,7 @@ def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool
     return _sum(squares, axes=axes, keepdims=keepdims) / divisor
 
 
+@public("fdbr.ops")
 @in_single
 def std(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
     """The standard deviation over axes: the square root of the variance.
@@ -231,6 +236,7 @@ def _min(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     return _smallest_of(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
 
 
+@public("fdbr.ops")
 def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The largest element over axes; equal largest elements share the derivative equally.
 
@@ -242,6 +248,7 @@ def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _extreme(_max, x, axis, keepdims, "max")
 
 
+@public("fdbr.ops")
 def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The smallest element over axes; equal smallest elements share the derivative equally.
 
@@ -290,6 +297,7 @@ def _argmin(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
     return xp.argmin(x, axis=axis, keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the first largest element along an axis, or of the flattened array.
 
@@ -303,6 +311,7 @@ def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
     return _argmax(x, axis=axis, keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the first smallest element along an axis, or of the flattened array.
 
@@ -340,6 +349,7 @@ def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) 
     return hits.sum(axis=axes, keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether every element along axes is true.
 
@@ -352,6 +362,7 @@ def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _all(x, axes=normalize_axes(axis, x.ndim, "all"), keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether any element along axes is true.
 
@@ -364,6 +375,7 @@ def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _any(x, axes=normalize_axes(axis, x.ndim, "any"), keepdims=keepdims)
 
 
+@public("fdbr.ops")
 def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The number of elements along axes that are not zero.
 

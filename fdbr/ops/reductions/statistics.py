@@ -6,6 +6,7 @@ from typing import Any, Literal
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.core.tracer import whole
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short, is_traced, result_type
 from fdbr.ops.elementwise.arithmetic import clip, floor, remainder
@@ -40,6 +41,7 @@ _SELECTING = frozenset({"lower", "higher", "nearest", "inverted_cdf", "closest_o
 """Methods that return elements, without interpolation: integers stay integers."""
 
 
+@public("fdbr.ops")
 @where_it_lies
 def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The median over axes: the middle one of the sorted elements, or the mean of the middle two.
@@ -74,6 +76,7 @@ def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return reshape(out, kept_shape(shape, axes)) if keepdims else out
 
 
+@public("fdbr.ops")
 @where_it_lies
 def quantile(
     x: Array, q: Array, /, *, axis: Axis = None, method: Method = "linear", keepdims: bool = False

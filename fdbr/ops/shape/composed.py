@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, index, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import fit
 from fdbr.ops.devices import beside
@@ -22,6 +23,7 @@ from fdbr.ops.shape.manipulation import permute_dims, reshape
 __all__ = ["as_strided", "average", "lerp", "rsqrt", "split", "sum_to"]
 
 
+@public("fdbr.ops")
 def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Any]:
     """The parts of an array along an axis, as `numpy.split`.
 
@@ -65,6 +67,7 @@ def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) 
     return [x[(*before, slice(start, stop))] for start, stop in pairwise(bounds)]
 
 
+@public("fdbr.ops")
 @in_single
 def average(
     x: Array,
@@ -118,6 +121,7 @@ def average(
     return _sum(x * weights, axis=axes, keepdims=keepdims) / total
 
 
+@public("fdbr.ops")
 def lerp(start: Array, end: Array, weight: Array, /) -> Any:
     """Interpolate linearly: ``start + weight * (end - start)``, where all three broadcast.
 
@@ -134,6 +138,7 @@ def lerp(start: Array, end: Array, weight: Array, /) -> Any:
     return rounded_like(start + weight * (end - start), *given)
 
 
+@public("fdbr.ops")
 def rsqrt(x: Array, /) -> Any:
     """The reciprocal square root ``1 / sqrt(x)``.
 
@@ -145,6 +150,7 @@ def rsqrt(x: Array, /) -> Any:
     return 1 / sqrt(floating(x))
 
 
+@public("fdbr.ops")
 def sum_to(x: Array, /, shape: int | Sequence[int]) -> Any:
     """Sum an array to a shape that broadcasts to its own: the transpose of `broadcast_to`.
 
@@ -178,6 +184,7 @@ def sum_to(x: Array, /, shape: int | Sequence[int]) -> Any:
     return x if to == x.shape else fit(x, (to, x.dtype))
 
 
+@public("fdbr.ops")
 def as_strided(
     x: Array,
     shape: Sequence[int],

@@ -10,6 +10,7 @@ from fdbr.core import array_modules
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, integer, number_types
+from fdbr.errors.public import public
 from fdbr.ops.declare import constant, dtype_of
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.ops")
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of zeros, of dtype float64 by default.
 
@@ -43,6 +45,7 @@ def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return array_modules.module_for(device).zeros(shape, dtype=dtype or float)
 
 
+@public("fdbr.ops")
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array of ones, of dtype float64 by default.
 
@@ -56,6 +59,7 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return xp.ones(shape, dtype=dtype or float)
 
 
+@public("fdbr.ops")
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An uninitialized array, of dtype float64 by default.
 
@@ -66,6 +70,7 @@ def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return array_modules.module_for(device).empty(shape, dtype=dtype or float)
 
 
+@public("fdbr.ops")
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """An array filled with one value, by default in its dtype.
 
@@ -90,6 +95,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
     return xp.full(shape, fill_value, dtype=dtype)
 
 
+@public("fdbr.ops")
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
 ) -> Any:
@@ -139,6 +145,7 @@ def _affine(i: Any, step: Any, start: Any) -> Any:
     return i * step + start
 
 
+@public("fdbr.ops")
 @array_modules.where_it_lies
 def linspace(
     start: Any,
@@ -188,6 +195,7 @@ def linspace(
     return xp.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
 
 
+@public("fdbr.ops")
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
 ) -> Any:
@@ -216,6 +224,7 @@ def _full_like(xp: Any, x: Array, *, value: Any, dtype: Any) -> Array:
     return xp.full_like(x, value, dtype=dtype)
 
 
+@public("fdbr.ops")
 def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     """Zeros in the shape of ``x``, by default in its dtype.
 
@@ -227,6 +236,7 @@ def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 0, dtype=dtype, device=device)
 
 
+@public("fdbr.ops")
 def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     """Ones in the shape of ``x``, by default in its dtype.
 
@@ -238,6 +248,7 @@ def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 1, dtype=dtype, device=device)
 
 
+@public("fdbr.ops")
 def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     """An uninitialized array of the shape of ``x``, by default in its dtype; zeros if it is traced.
 
@@ -251,6 +262,7 @@ def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 0, dtype=dtype, device=device)
 
 
+@public("fdbr.ops")
 def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """One value in the shape of ``x``, by default in its dtype.
 
@@ -267,6 +279,7 @@ def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = 
     return out if device is None else to_device(out, device)
 
 
+@public("fdbr.ops")
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
     """Convert a number, nested lists or an array to an array; traced values in it stay traced.
 

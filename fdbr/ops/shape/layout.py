@@ -9,6 +9,7 @@ from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.triangles import triangle
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, index, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import aligned, linear
 from fdbr.ops.elementwise.arithmetic import subtract
@@ -60,6 +61,7 @@ def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
     return out
 
 
+@public("fdbr.ops")
 def tril(x: Array, /, *, k: int = 0) -> Any:
     """The lower triangle of matrices: zeros above the ``k``-th diagonal of the last two axes.
 
@@ -77,6 +79,7 @@ def tril(x: Array, /, *, k: int = 0) -> Any:
     return _triangle(_matrices(x, "tril"), k=integer("fdbr.ops.tril", "k", k), upper=False)
 
 
+@public("fdbr.ops")
 def triu(x: Array, /, *, k: int = 0) -> Any:
     """The upper triangle of matrices: zeros below the ``k``-th diagonal; see `tril`.
 
@@ -99,6 +102,7 @@ def _matrices(x: Any, name: str) -> Any:
 # --- repetition, grids, differences ---------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 def repeat(x: Array, repeats: Array, /, *, axis: int | None = None) -> Any:
     """The array with each element repeated along an axis, or along the flattened array.
@@ -153,6 +157,7 @@ def _repeat_each(x: Any, repeats: Any, axis: int) -> Any:
     return pick(x, (slice(None),) * axis + (source,))
 
 
+@public("fdbr.ops")
 def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     """Coordinate arrays of a grid: each array is repeated along the axes of the others.
 
@@ -199,6 +204,7 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     return grid
 
 
+@public("fdbr.ops")
 @where_it_lies
 def diff(
     x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None

@@ -10,6 +10,7 @@ import numpy as np
 from fdbr.backends.cpu.library.copy import joined
 from fdbr.core.array_modules import Array, array_module
 from fdbr.errors.checks import index, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import aligned, fit, joining, linear, prefixed, shape_of, shifted
 from fdbr.ops.declare.batches import align, spread
@@ -54,6 +55,7 @@ def _reshape(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
     return x.reshape(to) if type(x) is np.ndarray else xp.reshape(x, to)
 
 
+@public("fdbr.ops")
 def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
     """The array in another shape, with its elements in row-major order; one length may be -1.
 
@@ -81,6 +83,7 @@ def _permute(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
 
 
+@public("fdbr.ops")
 def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
     """The array with its axes in another order.
 
@@ -102,6 +105,7 @@ def _matrix_transpose(xp: Any, x: Array) -> Array:
     return x.swapaxes(-1, -2)
 
 
+@public("fdbr.ops")
 def matrix_transpose(x: Array, /) -> Any:
     """The array with its last two axes exchanged.
 
@@ -115,6 +119,7 @@ def matrix_transpose(x: Array, /) -> Any:
     return _matrix_transpose(x)
 
 
+@public("fdbr.ops")
 def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
     """The array with two axes exchanged.
 
@@ -130,6 +135,7 @@ def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
     return _permute(x, axes=tuple(axes))
 
 
+@public("fdbr.ops")
 def moveaxis(x: Array, source: Array, destination: Any, /) -> Any:
     """The array with some axes moved to other positions; the others keep their order.
 
@@ -182,6 +188,7 @@ def _broadcast_view(x: Any, to: tuple[int, ...]) -> Any:
     return out
 
 
+@public("fdbr.ops")
 def broadcast_to(x: Array, /, shape: Sequence[int]) -> Any:
     """The array repeated to a shape by NumPy's broadcasting.
 
@@ -217,6 +224,7 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(out))
 
 
+@public("fdbr.ops")
 def broadcast_arrays(*arrays: Any) -> list[Any]:
     """The arrays, each broadcast to their common shape.
 
@@ -229,6 +237,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return [broadcast_to(array, shape) for array in arrays]
 
 
+@public("fdbr.ops")
 def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
     """The array with new axes of length 1 at the given positions in the result.
 
@@ -246,6 +255,7 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
     return reshape(x, tuple(1 if i in new else next(lengths) for i in range(x.ndim + count)))
 
 
+@public("fdbr.ops")
 def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
     """The array without the given axes of length 1, or without all such axes.
 
@@ -269,6 +279,7 @@ def _flip(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     return x[tuple([reverse if axis in axes else slice(None) for axis in range(x.ndim)])]
 
 
+@public("fdbr.ops")
 def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     """The array with its elements in reverse order along axes, by default along all.
 
@@ -296,6 +307,7 @@ def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -
     return x if axis else x.copy()
 
 
+@public("fdbr.ops")
 def roll(
     x: Array, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
 ) -> Any:
@@ -361,6 +373,7 @@ def _concat(xp: Any, *arrays: Any, axis: int) -> Array:
     return xp.concatenate(arrays, axis=axis) if found is None else found
 
 
+@public("fdbr.ops")
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     """Arrays joined along an axis; `None` flattens them first.
 
@@ -403,6 +416,7 @@ def _stack(xp: Any, *arrays: Any, axis: int) -> Array:
     return out
 
 
+@public("fdbr.ops")
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     """Arrays of one shape joined along a new axis.
 
@@ -422,6 +436,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     return _stack(*parts, axis=normalize_axis(axis, parts[0].ndim + 1, "stack"))
 
 
+@public("fdbr.ops")
 def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices of an array along an axis, each without that axis.
 
@@ -434,6 +449,7 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis]))
 
 
+@public("fdbr.ops")
 def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
     """The array repeated as a whole along its axes.
 
@@ -476,6 +492,7 @@ def _embed_diagonal(xp: Any, x: Array, *, shape: tuple[int, ...], offset: int) -
     return out
 
 
+@public("fdbr.ops")
 def diagonal(x: Array, /, *, offset: int = 0) -> Any:
     """The diagonal of the matrices in the last two axes.
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from fdbr.core.array_modules import Array, array_module
 from fdbr.core.tracer import is_differentiated
 from fdbr.errors.checks import describe, index
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import linear
 from fdbr.ops.dtypes import astype, is_traced
@@ -61,6 +62,7 @@ Mode = Literal[
 _STATISTICS = ("maximum", "mean", "median", "minimum")
 
 
+@public("fdbr.ops")
 def pad(
     x: Array,
     pad_width: Any,

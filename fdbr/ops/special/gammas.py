@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.ops.declare import constant, elementwise
 from fdbr.ops.elementwise.arithmetic import floor
 from fdbr.ops.elementwise.comparison import where
@@ -126,6 +127,7 @@ def polygamma_value(xp: Any, n: int, x: Any) -> Any:
     return out if n == 1 else (-1) ** (n + 1) * math.factorial(n) * out
 
 
+@public("fdbr.ops")
 def polygamma(n: int, x: Array, /) -> Any:
     """The derivative of `digamma` of order ``n``.
 
@@ -257,6 +259,7 @@ def _zeta(xp: Any, x: Array, q: Array) -> Array:
     return scipy_special(xp, "zeta", x, q)
 
 
+@public("fdbr.ops")
 def zeta(x: Array, q: Array = 1.0, /) -> Any:
     """The zeta function of Hurwitz, ``sum of (k + q)**-x over k = 0, 1, …``; with q = 1 Riemann's.
 

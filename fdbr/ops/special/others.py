@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.exponential import exp
@@ -102,6 +103,7 @@ def _sinc_series(t: Any, order: int) -> Any:
     return total * t if order % 2 else total
 
 
+@public("fdbr.ops")
 def sinc(x: Array, /) -> Any:
     """``sin(pi * x) / (pi * x)``, and 1 at 0, where its derivatives are right too.
 

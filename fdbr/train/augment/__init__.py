@@ -15,7 +15,6 @@ have the same dtype.  `fdbr.train.map_examples` gives each example of each epoch
 (4, 3, 32, 32)
 """
 
-from fdbr.errors.public import guard
 from fdbr.train.augment.colors import (
     color_jitter,
     grayscale,
@@ -48,5 +47,3 @@ __all__ = [
     "to_float",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.train.augment")

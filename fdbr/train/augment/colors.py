@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import random
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.augment.pixels import draws, finish, image_of, span
 
 __all__ = ["color_jitter", "grayscale", "normalize", "random_erasing", "to_float"]
@@ -15,6 +16,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 _YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
 
 
+@public("fdbr.train.augment")
 def to_float(image: Any, dtype: Any = "float32") -> Any:
     """An image of integers as one of numbers in [0, 1].
 
@@ -50,6 +52,7 @@ def to_float(image: Any, dtype: Any = "float32") -> Any:
     return finish(values, values)
 
 
+@public("fdbr.train.augment")
 def normalize(image: Any, mean: Any, std: Any) -> Any:
     """An image in units of a standard deviation from a mean, ``(image - mean) / std``.
 
@@ -91,6 +94,7 @@ def normalize(image: Any, mean: Any, std: Any) -> Any:
     return finish(values, values)
 
 
+@public("fdbr.train.augment")
 def grayscale(image: Any) -> Any:
     """An image of three equal channels: how bright it is (ITU-R BT.601).
 
@@ -123,6 +127,7 @@ def _gray(values: Any) -> Any:
     return np.tensordot(weights, values, 1)
 
 
+@public("fdbr.train.augment")
 def color_jitter(
     key: Any,
     image: Any,
@@ -196,6 +201,7 @@ def color_jitter(
     return finish(values, array)
 
 
+@public("fdbr.train.augment")
 def random_erasing(
     key: Any,
     image: Any,

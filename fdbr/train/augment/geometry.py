@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.devices import scipy_of
+from fdbr.errors.public import public
 from fdbr.train.augment.pixels import draws, finish, image_of, pair, span
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.augment")
 def resize(image: Any, size: Any, mode: str = "linear") -> Any:
     """An image at another size, smoothed where it becomes smaller.
 
@@ -61,6 +63,7 @@ def resize(image: Any, size: Any, mode: str = "linear") -> Any:
     return finish(ops.interpolate(values[None], shape, mode=mode, antialias=True)[0], array)
 
 
+@public("fdbr.train.augment")
 def center_crop(image: Any, size: Any) -> Any:
     """The middle of an image.
 
@@ -103,6 +106,7 @@ def _cut(function: str, array: Any, size: tuple[int, int], where: Any) -> Any:
     return finish(array[:, top : top + size[0], left : left + size[1]].copy(), array)
 
 
+@public("fdbr.train.augment")
 def random_crop(key: Any, image: Any, size: Any, padding: int = 0, mode: str = "constant") -> Any:
     """A part of an image, at a random place.
 
@@ -141,6 +145,7 @@ def random_crop(key: Any, image: Any, size: Any, padding: int = 0, mode: str = "
     return _cut("random_crop", array, pair("random_crop", "size", size), draws(key, 2))
 
 
+@public("fdbr.train.augment")
 def random_resized_crop(
     key: Any,
     image: Any,
@@ -198,6 +203,7 @@ def random_resized_crop(
     return resize(_cut(name, array, part, (top, left)), pair(name, "size", size))
 
 
+@public("fdbr.train.augment")
 def random_flip(key: Any, image: Any, axis: int = -1, p: float = 0.5) -> Any:
     """An image, or its mirror image.
 
@@ -239,6 +245,7 @@ def random_flip(key: Any, image: Any, axis: int = -1, p: float = 0.5) -> Any:
     return finish(np.flip(array, axis) if draws(key, 1)[0] < p else array.copy(), array)
 
 
+@public("fdbr.train.augment")
 def rotate(image: Any, degrees: float, fill: float = 0.0) -> Any:
     """An image turned around its middle, counterclockwise, at its size.
 
@@ -283,6 +290,7 @@ def rotate(image: Any, degrees: float, fill: float = 0.0) -> Any:
     return finish(np.stack(turned), array)
 
 
+@public("fdbr.train.augment")
 def random_rotation(key: Any, image: Any, degrees: float, fill: float = 0.0) -> Any:
     """An image turned by a random angle.
 

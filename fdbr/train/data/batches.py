@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import random, tree
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.data.collation import collate_stack
 from fdbr.train.data.parts import bounds, collated, pair
 from fdbr.train.data.reading import count_of, examples_of, has_rows, in_epoch, length_of, take
@@ -20,6 +21,7 @@ _SMALL = 2**26
 """Bytes up to which the examples of a list are stacked at once, and not batch by batch."""
 
 
+@public("fdbr.train")
 @frozen(copy=False)  # a data set may be larger than memory
 class Batches:
     """A dataset in batches.

@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.pytrees.structure import rows_of
 from fdbr.train.data.reading import refuse_mask
 
@@ -17,6 +18,7 @@ __all__ = ["collate_padded", "collate_ragged", "collate_stack"]
 _PADDED = "fdbr.train.collate_padded"
 
 
+@public("fdbr.train")
 def collate_stack(examples: list[Any]) -> Any:
     """Examples of one shape, stacked: what `Batches` does by itself.
 
@@ -91,6 +93,7 @@ def _stack(*values: Any) -> Any:
     return lock(xp.stack(arrays))
 
 
+@public("fdbr.train")
 def collate_ragged(examples: list[Any]) -> Any:
     """Examples of different lengths, left apart: each array is a list of arrays in the batch.
 
@@ -126,6 +129,7 @@ def _apart(*values: Any) -> Any:
     return lock(xp.stack(arrays)) if not any(array.ndim for array in arrays) else arrays
 
 
+@public("fdbr.train")
 def collate_padded(
     value: float = 0, masks: bool = False, length: int | None = None, multiple: int = 1
 ) -> Callable[[list[Any]], Any]:

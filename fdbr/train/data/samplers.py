@@ -14,6 +14,7 @@ import numpy as np
 from fdbr import random
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 
 __all__ = [
     "BucketSampler",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train")
 class Sampler(Protocol):
     """The protocol of samplers: a pure function of key and epoch.
 
@@ -56,6 +58,7 @@ def _vector(name: str, what: str, value: Any, kinds: str) -> Any:
     return lock(array.copy())
 
 
+@public("fdbr.train")
 @attrs.frozen(eq=False)
 class SequentialSampler:
     """The order of the dataset, in every epoch.
@@ -79,6 +82,7 @@ class SequentialSampler:
         return np.arange(self.count)
 
 
+@public("fdbr.train")
 @attrs.frozen(eq=False)
 class RandomSampler:
     """A new order in every epoch, each example once: what ``Batches(…, key=key)`` has.
@@ -102,6 +106,7 @@ class RandomSampler:
         return random.permutation(_epoch_key("RandomSampler", key, epoch), self.count)
 
 
+@public("fdbr.train")
 @attrs.frozen(eq=False, init=False)
 class WeightedSampler:
     """Examples drawn with probabilities in proportion to weights.
@@ -154,6 +159,7 @@ class WeightedSampler:
         return random.choice(key, len(weights), (self.count,), self.replace, weights)
 
 
+@public("fdbr.train")
 @attrs.frozen(eq=False, init=False)
 class StratifiedSampler:
     """Each example once, spread so that every stretch has the classes in their proportions.
@@ -204,6 +210,7 @@ def spread(classes: Any, ties: Any) -> Any:
     return np.lexsort((ties, (ranks + 0.5) / sizes[classes]))
 
 
+@public("fdbr.train")
 @attrs.frozen(eq=False, init=False)
 class BucketSampler:
     """Each example once, in batches of like lengths, so that little is padded.

@@ -12,6 +12,7 @@ import numpy as np
 from fdbr import random, tree
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.data.collation import collate_stack
 from fdbr.train.data.reading import (
     count_of,
@@ -88,6 +89,7 @@ class Subset(View):
         return Subset(in_epoch(self.dataset, number), self.indices)
 
 
+@public("fdbr.train")
 def subset(dataset: Any, indices: Any) -> Any:
     """Some of the examples of a dataset.
 
@@ -170,6 +172,7 @@ def _together(rows: Any, order: Any) -> Any:
     return lock(xp.concatenate(rows).take(xp.asarray(order), axis=0))
 
 
+@public("fdbr.train")
 def concatenate(*datasets: Any) -> Any:
     """Datasets one after another, as one.
 
@@ -229,6 +232,7 @@ class Zipped(View):
         return Zipped(tuple(in_epoch(one, number) for one in self.datasets), self.names)
 
 
+@public("fdbr.train")
 def zip_examples(*datasets: Any, **named: Any) -> Any:
     """Datasets side by side: examples are tuples of theirs, or dicts where they have names.
 
@@ -293,6 +297,7 @@ class Mapped(View):
         return Mapped(self.function, in_epoch(self.dataset, number), self.key, number)
 
 
+@public("fdbr.train")
 def map_examples(f: Callable[..., Any], dataset: Any, key: Any = None) -> Any:
     """A dataset whose examples go through a function, each time that they are read.
 
@@ -332,6 +337,7 @@ def map_examples(f: Callable[..., Any], dataset: Any, key: Any = None) -> Any:
     return Mapped(f, dataset, key)
 
 
+@public("fdbr.train")
 def gather(dataset: Any, collate: Callable[[list[Any]], Any] | None = None) -> Any:
     """All examples of a dataset in one batch, read now.
 

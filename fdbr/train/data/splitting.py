@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import random
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.data.reading import count_of
 from fdbr.train.data.samplers import spread
 from fdbr.train.data.sequences import Subset, subset
@@ -16,6 +17,7 @@ from fdbr.train.data.sequences import Subset, subset
 __all__ = ["folds", "split", "split_n"]
 
 
+@public("fdbr.train")
 def split(
     dataset: Any,
     parts: float | Sequence[float],
@@ -94,6 +96,7 @@ def _sizes(parts: Any, count: int) -> list[int]:
     return sizes
 
 
+@public("fdbr.train")
 def split_n(dataset: Any, n: int, key: Any = None, labels: Any = None) -> list[Any]:
     """A dataset in a number of parts, whose sizes differ by at most one.
 
@@ -148,6 +151,7 @@ def _order(function: str, count: int, key: Any, labels: Any) -> Any:
     return order[spread(numbers[order], np.asarray(random.permutation(second, count)))]
 
 
+@public("fdbr.train")
 def folds(dataset: Any, n: int, key: Any = None, labels: Any = None) -> list[tuple[Any, Any]]:
     """The folds of an n-fold cross-validation.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr import random
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.data.collation import collate_stack
 from fdbr.train.data.parts import bounds, collated, pair
 
@@ -17,6 +18,7 @@ __all__ = ["Stream"]
 _NAME = "fdbr.train.Stream"
 
 
+@public("fdbr.train")
 @attrs.frozen(eq=False, init=False)
 class Stream:
     """Examples that can only be read one after another, in batches: a source for `fit`.

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.loop.endings import ended
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.interrupts import put_off
@@ -21,6 +22,7 @@ _NAME = "fit/until"
 """Under which a run keeps what its ``until`` keeps."""
 
 
+@public("fdbr.train")
 def fit(
     step: Callable[[Any, Any], tuple[Any, Mapping[str, Any]]],
     state: Any,

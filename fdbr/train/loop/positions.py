@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.tree import frozen, static
 
 __all__ = ["NOTHING", "Carried", "Position"]
@@ -74,6 +75,7 @@ class Carried:
         return Carried(self.kept, self.seconds, self.written, stage, self.resumed)
 
 
+@public("fdbr.train")
 @frozen
 class Position:
     """The point to which a run has come in its data.

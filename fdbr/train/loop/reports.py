@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.loop.positions import Position
 from fdbr.tree import frozen
 
@@ -23,6 +24,7 @@ def _metrics_text(metrics: Mapping[str, Any] | None) -> str:
     return repr(metrics and dict(metrics))
 
 
+@public("fdbr.train")
 @frozen
 class Report:
     """The report of one iteration.

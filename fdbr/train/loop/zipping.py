@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.train.data.parts import part_of
 from fdbr.train.loop.positions import Position
 from fdbr.train.loop.sources import Source
@@ -72,6 +73,7 @@ class Zip:
         return tuple(parts.values()) if self.is_tuple else parts
 
 
+@public("fdbr.train")
 def zip(*sources: Source, **named: Source) -> Zip:
     """Several sources of batches side by side, as one.
 

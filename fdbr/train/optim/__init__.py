@@ -1,6 +1,5 @@
 """Optimizers: pairs of pure functions, and the gradient transformations they are chains of."""
 
-from fdbr.errors.public import guard
 from fdbr.train.optim.adam import (
     ScaleByAdamState,
     adam,
@@ -479,5 +478,3 @@ __all__ = [
     "zero_nans",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-
-guard("fdbr.train.optim")

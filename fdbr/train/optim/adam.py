@@ -8,6 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.core.devices import kernel
 from fdbr.core.tracer import Tracer
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.train.optim.arithmetic import divided, plus, square
 from fdbr.train.optim.base import Optimizer, chain
@@ -20,6 +21,7 @@ from fdbr.tree import frozen
 __all__ = ["ScaleByAdamState", "adam", "adamw", "scale_by_adam"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByAdamState:
     """The state of `scale_by_adam`.
@@ -38,6 +40,7 @@ class ScaleByAdamState:
     nu: Any
 
 
+@public("fdbr.train.optim")
 def scale_by_adam(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -136,6 +139,7 @@ def _moved(
     return mu, nu, divided(ratio, plus(ops.sqrt(nu / weight2 + eps_root), eps))
 
 
+@public("fdbr.train.optim")
 def adam(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -178,6 +182,7 @@ def adam(
     return chain(moments, scale_by_learning_rate(learning_rate))
 
 
+@public("fdbr.train.optim")
 def adamw(
     learning_rate: LearningRate,
     b1: float = 0.9,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.leafwise import leafwise, zeros
@@ -14,6 +15,7 @@ from fdbr.tree import frozen
 __all__ = ["ScaleByAdanState", "adan", "scale_by_adan"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByAdanState:
     """The state of `scale_by_adan`.
@@ -35,6 +37,7 @@ class ScaleByAdanState:
     count: int
 
 
+@public("fdbr.train.optim")
 def scale_by_adan(
     b1: float = 0.98,
     b2: float = 0.92,
@@ -87,6 +90,7 @@ def scale_by_adan(
     )
 
 
+@public("fdbr.train.optim")
 def adan(
     learning_rate: LearningRate,
     b1: float = 0.98,

@@ -6,12 +6,14 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.array_modules import lock, where_it_lies
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.train.optim.fitting import Parameters
 
 __all__ = ["apply_updates"]
 
 
+@public("fdbr.train.optim")
 def apply_updates(params: Any, updates: Any) -> Any:
     """The parameters plus their updates.
 

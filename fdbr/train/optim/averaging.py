@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import keep
+from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import check_params, check_state
 from fdbr.train.optim.leafwise import across, leafwise
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class AsgdState:
     """The state of `asgd`.
@@ -46,6 +48,7 @@ class AsgdState:
     ax: Any
 
 
+@public("fdbr.train.optim")
 def asgd(
     learning_rate: LearningRate = 1e-2,
     lambd: float = 1e-4,
@@ -107,6 +110,7 @@ def asgd(
     )
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScheduleFreeState:
     """The state of `schedule_free`.
@@ -135,6 +139,7 @@ class ScheduleFreeState:
     z: Any
 
 
+@public("fdbr.train.optim")
 def schedule_free(
     base_optimizer: Optimizer,
     learning_rate: LearningRate,
@@ -213,6 +218,7 @@ def schedule_free(
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 def schedule_free_eval_params(state: Any, params: Any) -> Any:
     """The parameters at which to evaluate, of a run with `schedule_free`.
 
@@ -256,6 +262,7 @@ def _warmed_up(learning_rate: float, warmup_steps: int | None) -> Any:
     return warmup_constant_schedule(0, learning_rate, warmup_steps)
 
 
+@public("fdbr.train.optim")
 def schedule_free_sgd(
     learning_rate: float = 1.0,
     warmup_steps: int | None = None,
@@ -288,6 +295,7 @@ def schedule_free_sgd(
     return schedule_free(base, rate, b1, weight_lr_power, state_dtype)
 
 
+@public("fdbr.train.optim")
 def schedule_free_adamw(
     learning_rate: float = 0.0025,
     warmup_steps: int | None = None,
@@ -322,6 +330,7 @@ def schedule_free_adamw(
     return schedule_free(base, rate, b1, weight_lr_power, state_dtype)
 
 
+@public("fdbr.train.optim")
 class LookaheadParams(NamedTuple):
     """The two sets of parameters of `lookahead`.
 
@@ -342,6 +351,7 @@ class LookaheadParams(NamedTuple):
         return cls(params, params)
 
 
+@public("fdbr.train.optim")
 @frozen
 class LookaheadState:
     """The state of `lookahead`.
@@ -358,6 +368,7 @@ class LookaheadState:
     steps_since_sync: int
 
 
+@public("fdbr.train.optim")
 def lookahead(
     fast_optimizer: Optimizer,
     sync_period: int,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr.errors.checks import name_of
+from fdbr.errors.public import public
 from fdbr.pytrees.short_repr import brief
 from fdbr.tree import frozen, static
 
@@ -35,6 +36,7 @@ def _extended(update: Any) -> Any:
     return made
 
 
+@public("fdbr.train.optim")
 @frozen
 class Optimizer:
     """A pair of pure functions.
@@ -74,11 +76,13 @@ class Optimizer:
 GradientTransformation = Optimizer
 
 
+@public("fdbr.train.optim")
 @frozen
 class EmptyState:
     """The state of a transformation that keeps nothing."""
 
 
+@public("fdbr.train.optim")
 def identity() -> Optimizer:
     """Gradients as they are.
 
@@ -95,6 +99,7 @@ def identity() -> Optimizer:
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 def chain(*transformations: Optimizer) -> Optimizer:
     """Gradient transformations one after the other.
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import keep, lock
+from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer, chain, identity
 from fdbr.train.optim.fitting import Parameters, check_params, check_state
 from fdbr.train.optim.leafwise import zeros
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByLBFGSState:
     """The state of `scale_by_lbfgs`.
@@ -71,6 +73,7 @@ def _plus(x: Any, factor: Any, y: Any) -> Any:
     return tree.map(added, x, y)
 
 
+@public("fdbr.train.optim")
 def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Optimizer:
     """Multiply gradients by an inverse Hessian out of the last steps (Nocedal 1980).
 
@@ -169,6 +172,7 @@ def _preconditioned(vector: Any, steps: Any, slopes: Any, weights: Any, gamma: A
 _ZOOM = scale_by_zoom_linesearch(20, initial_guess_strategy="one")
 
 
+@public("fdbr.train.optim")
 def lbfgs(
     learning_rate: LearningRate | None = None,
     memory_size: int = 10,
@@ -213,6 +217,7 @@ def lbfgs(
     return chain(scale_by_lbfgs(memory_size, scale_init_precond), sign, search)
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByNonlinearCGState:
     """The state of `scale_by_nonlinear_cg`: a count, the last gradient and the last direction."""
@@ -222,6 +227,7 @@ class ScaleByNonlinearCGState:
     direction: Any
 
 
+@public("fdbr.train.optim")
 def scale_by_nonlinear_cg(method: str = "polak-ribiere") -> Optimizer:
     """Directions that are conjugate to the last one (Fletcher & Reeves 1964).
 
@@ -269,6 +275,7 @@ def scale_by_nonlinear_cg(method: str = "polak-ribiere") -> Optimizer:
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 def nonlinear_cg(
     learning_rate: LearningRate | None = None,
     method: str = "polak-ribiere",

@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.core.array_modules import is_array, keep, lock, where_it_lies
 from fdbr.core.tracer import Tracer
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_short
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.short_repr import brief
@@ -19,6 +20,7 @@ from fdbr.tree import frozen
 __all__ = ["LeafwiseState", "across", "filled", "leafwise", "zeros"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class LeafwiseState:
     """The state of a rule that names no class of its own.
@@ -54,6 +56,7 @@ def filled(leaf: Any, value: Any) -> Any:
     return ops.astype(made, leaf.dtype) if hasattr(leaf, "dtype") else made
 
 
+@public("fdbr.train.optim")
 def leafwise(
     name: str,
     update: Callable[..., tuple[Any, Any]],

@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.control_flow import while_loop
 from fdbr.core.array_modules import lock
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_complex
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_params, check_state
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class LinesearchInfo:
     """The course of a line search.
@@ -46,6 +48,7 @@ class LinesearchInfo:
     curvature_error: Any
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByZoomLinesearchState:
     """The state of `scale_by_zoom_linesearch`.
@@ -67,6 +70,7 @@ class ScaleByZoomLinesearchState:
     info: Any
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByBacktrackingLinesearchState:
     """The state of `scale_by_backtracking_linesearch`.
@@ -169,6 +173,7 @@ class _Search:
     failed: Any
 
 
+@public("fdbr.train.optim")
 def scale_by_zoom_linesearch(
     max_linesearch_steps: int,
     max_learning_rate: float | None = None,
@@ -336,6 +341,7 @@ def _middle(low: _Point, high: _Point, third: _Point) -> Any:
     return ops.where(within(cubic, 0.2), cubic, half)
 
 
+@public("fdbr.train.optim")
 def scale_by_backtracking_linesearch(
     max_backtracking_steps: int,
     slope_rtol: float = 1e-4,
@@ -439,6 +445,7 @@ def scale_by_backtracking_linesearch(
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any]:
     """The value and the gradient of a function, from the state of a line search if it has them.
 

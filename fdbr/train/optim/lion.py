@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import averaged
 from fdbr.train.optim.base import EmptyState, Optimizer, chain
 from fdbr.train.optim.leafwise import filled, leafwise, zeros
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByLionState:
     """The state of `scale_by_lion`.
@@ -44,6 +46,7 @@ class ScaleByLionState:
     mu: Any
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByRpropState:
     """The state of `scale_by_rprop`.
@@ -60,6 +63,7 @@ class ScaleByRpropState:
     prev_updates: Any
 
 
+@public("fdbr.train.optim")
 def scale_by_sign() -> Optimizer:
     """The signs of gradients (Bernstein et al., *signSGD*, ICML 2018).
 
@@ -71,6 +75,7 @@ def scale_by_sign() -> Optimizer:
     return leafwise("scale_by_sign", lambda g, own, p, t: (ops.sign(g), own), state=EmptyState)
 
 
+@public("fdbr.train.optim")
 def sign_sgd(learning_rate: LearningRate) -> Optimizer:
     """Steps of one size against the signs of gradients (Bernstein et al., ICML 2018).
 
@@ -83,6 +88,7 @@ def sign_sgd(learning_rate: LearningRate) -> Optimizer:
     return chain(scale_by_sign(), scale_by_learning_rate(learning_rate))
 
 
+@public("fdbr.train.optim")
 def scale_by_lion(
     b1: float = 0.9,
     b2: float = 0.99,
@@ -148,6 +154,7 @@ def scale_by_lion(
     )
 
 
+@public("fdbr.train.optim")
 def lion(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -181,6 +188,7 @@ def lion(
     )
 
 
+@public("fdbr.train.optim")
 def scale_by_rprop(
     learning_rate: float,
     eta_minus: float = 0.5,
@@ -234,6 +242,7 @@ def scale_by_rprop(
     )
 
 
+@public("fdbr.train.optim")
 def rprop(
     learning_rate: float,
     eta_minus: float = 0.5,

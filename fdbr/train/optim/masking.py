@@ -10,6 +10,7 @@ import optree
 
 from fdbr import tree
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.pytrees.structure import broadcast_prefix, paths_of
 from fdbr.train.optim.base import Optimizer
@@ -19,6 +20,7 @@ from fdbr.tree import frozen
 __all__ = ["MaskedState", "labels_of", "mask_of", "masked", "path_labels", "path_mask"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class MaskedState:
     """The state of `masked`.
@@ -32,6 +34,7 @@ class MaskedState:
     inner_state: Any
 
 
+@public("fdbr.train.optim")
 def masked(inner: Optimizer, mask: Any) -> Optimizer:
     """A transformation of some of the gradients; the others are handed on as they are.
 
@@ -92,6 +95,7 @@ def check_inner(function: str, inner: Any) -> None:
 # --- masks --------------------------------------------------------------------------
 
 
+@public("fdbr.train.optim")
 def path_mask(
     *patterns: str | Callable[[str, Any], bool], inverted: bool = False
 ) -> Callable[[Any], Any]:
@@ -148,6 +152,7 @@ def path_mask(
     return mask
 
 
+@public("fdbr.train.optim")
 def path_labels(labels: dict[str, Any], default: Any = None) -> Callable[[Any], Any]:
     """Labels of leaves by patterns of their paths, for `partition`.
 

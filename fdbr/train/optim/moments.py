@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.train.optim.adam import ScaleByAdamState
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import Optimizer, chain
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByAmsgradState:
     """The state of `scale_by_amsgrad`.
@@ -48,6 +50,7 @@ class ScaleByAmsgradState:
     nu_max: Any
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByBeliefState:
     """The state of `scale_by_belief`.
@@ -75,6 +78,7 @@ def _first(mu: Any, g: Any, b1: Any, weights: Any, nesterov: bool) -> Any:
     return b1 / weights[2] * mu + (1 - b1) / weights[0] * g if nesterov else mu / weights[0]
 
 
+@public("fdbr.train.optim")
 def scale_by_adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
     """Rescale gradients by the greatest of late (Kingma & Ba, ICLR 2015, section 7.1).
 
@@ -113,6 +117,7 @@ def scale_by_adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Op
     )
 
 
+@public("fdbr.train.optim")
 def adamax(
     learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> Optimizer:
@@ -125,6 +130,7 @@ def adamax(
     return chain(scale_by_adamax(b1, b2, eps), scale_by_learning_rate(learning_rate))
 
 
+@public("fdbr.train.optim")
 def adamaxw(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -148,6 +154,7 @@ def adamaxw(
     )
 
 
+@public("fdbr.train.optim")
 def scale_by_amsgrad(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -194,6 +201,7 @@ def scale_by_amsgrad(
     )
 
 
+@public("fdbr.train.optim")
 def amsgrad(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -218,6 +226,7 @@ def amsgrad(
     return chain(moments, scale_by_learning_rate(learning_rate))
 
 
+@public("fdbr.train.optim")
 def scale_by_belief(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -262,6 +271,7 @@ def scale_by_belief(
     )
 
 
+@public("fdbr.train.optim")
 def adabelief(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -281,6 +291,7 @@ def adabelief(
     return chain(belief, scale_by_learning_rate(learning_rate))
 
 
+@public("fdbr.train.optim")
 def scale_by_yogi(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -315,6 +326,7 @@ def scale_by_yogi(
     )
 
 
+@public("fdbr.train.optim")
 def yogi(
     learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-3
 ) -> Optimizer:
@@ -329,6 +341,7 @@ def yogi(
     return chain(scale_by_yogi(b1, b2, eps), scale_by_learning_rate(learning_rate))
 
 
+@public("fdbr.train.optim")
 def scale_by_radam(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -384,6 +397,7 @@ def scale_by_radam(
     )
 
 
+@public("fdbr.train.optim")
 def radam(
     learning_rate: LearningRate,
     b1: float = 0.9,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import plus
 from fdbr.train.optim.base import Optimizer, chain, identity
 from fdbr.train.optim.leafwise import leafwise, zeros
@@ -12,6 +13,7 @@ from fdbr.tree import frozen
 __all__ = ["TraceState", "momentum_sgd", "sgd", "trace"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class TraceState:
     """The state of `trace`.
@@ -26,6 +28,7 @@ class TraceState:
     trace: Any
 
 
+@public("fdbr.train.optim")
 def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -> Optimizer:
     """A decaying sum of gradients.
 
@@ -66,6 +69,7 @@ def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -
     )
 
 
+@public("fdbr.train.optim")
 def sgd(
     learning_rate: LearningRate,
     momentum: float | None = None,
@@ -107,6 +111,7 @@ def sgd(
     return chain(first, scale_by_learning_rate(learning_rate))
 
 
+@public("fdbr.train.optim")
 def momentum_sgd(
     learning_rate: LearningRate, momentum: float = 0.9, nesterov: bool = False
 ) -> Optimizer:

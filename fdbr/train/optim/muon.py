@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from fdbr import ops, tree
+from fdbr.errors.public import public
 from fdbr.train.optim.adam import adamw
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import EmptyState, Optimizer, chain
@@ -19,6 +20,7 @@ __all__ = ["MuonState", "muon", "orthogonalize_via_newton_schulz", "scale_by_muo
 _COEFFICIENTS = (3.4445, -4.775, 2.0315)
 
 
+@public("fdbr.train.optim")
 @frozen
 class MuonState:
     """The state of `scale_by_muon`: the number of updates, and the running mean of gradients."""
@@ -27,6 +29,7 @@ class MuonState:
     mu: Any
 
 
+@public("fdbr.train.optim")
 def orthogonalize_via_newton_schulz(
     x: Any, ns_coeffs: Any = _COEFFICIENTS, ns_steps: int = 5, eps: float = 1e-8
 ) -> Any:
@@ -85,6 +88,7 @@ def _coefficients(function: str, given: Any, steps: int) -> list[Any]:
     return triples
 
 
+@public("fdbr.train.optim")
 def scale_by_muon(
     ns_coeffs: Any = _COEFFICIENTS,
     ns_steps: int = 5,
@@ -166,6 +170,7 @@ def _by_shape(consistent_rms: float | None) -> Optimizer:
     return leafwise("muon", update, state=EmptyState)
 
 
+@public("fdbr.train.optim")
 def muon(
     learning_rate: LearningRate,
     ns_coeffs: Any = _COEFFICIENTS,

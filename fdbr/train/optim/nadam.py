@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.train.optim.adam import scale_by_adam
 from fdbr.train.optim.arithmetic import divided, plus, square
 from fdbr.train.optim.base import Optimizer, chain
@@ -18,6 +19,7 @@ __all__ = ["ScaleByNadamState", "nadam", "nadamw"]
 _WARMUP = 0.96  # Dozat's: the momentum at first is half of ``b1``, and grows to it
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByNadamState:
     """The state of `nadam` with a schedule of the momentum.
@@ -89,6 +91,7 @@ def _moments(
     return _scale_by_nadam(*moments, momentum_decay)
 
 
+@public("fdbr.train.optim")
 def nadam(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -138,6 +141,7 @@ def nadam(
     )
 
 
+@public("fdbr.train.optim")
 def nadamw(
     learning_rate: LearningRate,
     b1: float = 0.9,

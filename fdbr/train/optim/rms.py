@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import Optimizer, chain, identity
 from fdbr.train.optim.leafwise import filled, leafwise, zeros
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByRmsState:
     """The state of `scale_by_rms`: ``nu``, the running mean of squared gradients."""
@@ -36,6 +38,7 @@ class ScaleByRmsState:
     nu: Any
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByRmsWithCountState:
     """The state of `scale_by_rms` that corrects the bias: ``nu``, and the count of updates."""
@@ -44,6 +47,7 @@ class ScaleByRmsWithCountState:
     nu: Any
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByRStdDevState:
     """The state of `scale_by_stddev`: running means of gradients, ``mu``, and squares, ``nu``."""
@@ -52,6 +56,7 @@ class ScaleByRStdDevState:
     nu: Any
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByRStdDevWithCountState:
     """The state of `scale_by_stddev` that corrects the bias."""
@@ -61,6 +66,7 @@ class ScaleByRStdDevWithCountState:
     nu: Any
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByRssState:
     """The state of `scale_by_rss`: the sum of squared gradients."""
@@ -68,6 +74,7 @@ class ScaleByRssState:
     sum_of_squares: Any
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByAdaDeltaState:
     """The state of `scale_by_adadelta`: running means of squared gradients and updates."""
@@ -80,6 +87,7 @@ def _over_root(g: Any, nu: Any, eps: Any, eps_in_sqrt: bool) -> Any:
     return g / ops.sqrt(nu + eps) if eps_in_sqrt else g / (ops.sqrt(nu) + eps)
 
 
+@public("fdbr.train.optim")
 def scale_by_rms(
     decay: float = 0.9,
     eps: float = 1e-8,
@@ -128,6 +136,7 @@ def scale_by_rms(
     )
 
 
+@public("fdbr.train.optim")
 def scale_by_stddev(
     decay: float = 0.9,
     eps: float = 1e-8,
@@ -162,6 +171,7 @@ def scale_by_stddev(
     )
 
 
+@public("fdbr.train.optim")
 def rmsprop(
     learning_rate: LearningRate,
     decay: float = 0.9,
@@ -201,6 +211,7 @@ def rmsprop(
     )
 
 
+@public("fdbr.train.optim")
 def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> Optimizer:
     """Divide gradients by the root of the sum of their squares (Duchi et al., JMLR 2011).
 
@@ -231,6 +242,7 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> O
     )
 
 
+@public("fdbr.train.optim")
 def adagrad(
     learning_rate: LearningRate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> Optimizer:
@@ -245,6 +257,7 @@ def adagrad(
     )
 
 
+@public("fdbr.train.optim")
 def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> Optimizer:
     """Rescale gradients to the size of past updates (Zeiler 2012).
 
@@ -271,6 +284,7 @@ def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> Optimizer:
     )
 
 
+@public("fdbr.train.optim")
 def adadelta(
     learning_rate: LearningRate | None = None,
     rho: float = 0.9,

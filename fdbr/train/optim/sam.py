@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.core.array_modules import keep
+from fdbr.errors.public import public
 from fdbr.train.optim.apply import apply_updates
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_params, check_state
@@ -15,6 +16,7 @@ from fdbr.tree import frozen
 __all__ = ["SAMState", "normalize", "sam"]
 
 
+@public("fdbr.train.optim")
 def normalize() -> Optimizer:
     """Divide gradients by their norm, of all of them together.
 
@@ -26,6 +28,7 @@ def normalize() -> Optimizer:
     return by_global_norm("normalize", lambda g, norm: g / norm)
 
 
+@public("fdbr.train.optim")
 @frozen
 class SAMState:
     """The state of `sam`.
@@ -46,6 +49,7 @@ class SAMState:
     cache: Any
 
 
+@public("fdbr.train.optim")
 def sam(
     optimizer: Optimizer,
     adv_optimizer: Optimizer,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from fdbr.errors.public import public
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.leafwise import leafwise
 from fdbr.train.optim.numbers import LearningRate, learning_rate_of, rate_at
@@ -11,6 +12,7 @@ from fdbr.tree import frozen
 __all__ = ["ScaleByScheduleState", "scale", "scale_by_learning_rate", "scale_by_schedule"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByScheduleState:
     """The state of `scale_by_schedule`.
@@ -24,6 +26,7 @@ class ScaleByScheduleState:
     count: int
 
 
+@public("fdbr.train.optim")
 def scale(step_size: float) -> Optimizer:
     """Multiply by a number.
 
@@ -41,6 +44,7 @@ def scale(step_size: float) -> Optimizer:
     return _scaled("scale", lambda t: step_size)
 
 
+@public("fdbr.train.optim")
 def scale_by_schedule(step_size_fn: Callable[..., Any]) -> Optimizer:
     """Multiply by a number that depends on the count of updates.
 
@@ -60,6 +64,7 @@ def scale_by_schedule(step_size_fn: Callable[..., Any]) -> Optimizer:
     return _scaled("scale_by_schedule", lambda t: step_size_fn(t - 1), ScaleByScheduleState)
 
 
+@public("fdbr.train.optim")
 def scale_by_learning_rate(learning_rate: LearningRate, *, flip_sign: bool = True) -> Optimizer:
     """Multiply by minus the learning rate, which turns a gradient into a descent.
 

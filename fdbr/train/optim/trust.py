@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.train.optim.adam import scale_by_adam
 from fdbr.train.optim.arithmetic import square
 from fdbr.train.optim.base import Optimizer, chain
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ScaleByNovogradState:
     """The state of `scale_by_novograd`.
@@ -49,6 +51,7 @@ class ScaleByNovogradState:
     nu: Any
 
 
+@public("fdbr.train.optim")
 def lars(
     learning_rate: LearningRate,
     weight_decay: Any = 0.0,
@@ -88,6 +91,7 @@ def lars(
     )
 
 
+@public("fdbr.train.optim")
 def lamb(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -115,6 +119,7 @@ def lamb(
     )
 
 
+@public("fdbr.train.optim")
 def fromage(learning_rate: LearningRate, min_norm: float = 1e-6) -> Optimizer:
     """Fromage (Bernstein et al., *On the distance between two neural networks*, NeurIPS 2020).
 
@@ -147,6 +152,7 @@ def fromage(learning_rate: LearningRate, min_norm: float = 1e-6) -> Optimizer:
     )
 
 
+@public("fdbr.train.optim")
 def scale_by_novograd(
     b1: float = 0.9,
     b2: float = 0.25,
@@ -199,6 +205,7 @@ def scale_by_novograd(
     )
 
 
+@public("fdbr.train.optim")
 def novograd(
     learning_rate: LearningRate,
     b1: float = 0.9,

@@ -10,12 +10,14 @@ from typing import Any
 
 import attrs
 
+from fdbr.errors.public import public
 from fdbr.train.snapshots.header import DamagedError
 from fdbr.train.snapshots.reports import iteration_in, path_of, summary
 
 __all__ = ["Retention", "Snapshot", "described", "files", "newest_first", "path_of", "snapshots"]
 
 
+@public("fdbr.train")
 @attrs.frozen(eq=False)
 class Snapshot:
     """A snapshot in a folder, by what its header says.
@@ -63,6 +65,7 @@ def files(folder: Path) -> list[tuple[int, Path]]:
     return sorted((iteration, path) for iteration, path in found if iteration is not None)
 
 
+@public("fdbr.train")
 def snapshots(folder: str | Path) -> list[Snapshot]:
     """The snapshots in a folder, oldest first.
 

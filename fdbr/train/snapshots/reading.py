@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from fdbr.core.array_modules import array_module, is_array, lock
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, differences
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.train.snapshots.fields import static_fields
 from fdbr.train.snapshots.header import ENTRY, DamagedError, Header, OtherVersionError, digest
@@ -24,6 +25,7 @@ __all__ = ["Expected", "check", "header_of", "load", "read", "read_leaves"]
 _LONGEST = 100_000_000  # bytes of a header; safetensors itself takes no longer one
 
 
+@public("fdbr.train")
 def load(path: str | Path, like: Any) -> Any:
     """The tree in a file that `save` wrote.
 

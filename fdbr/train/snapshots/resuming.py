@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.folder import newest_first
 from fdbr.train.snapshots.header import DamagedError
@@ -13,6 +14,7 @@ from fdbr.train.snapshots.reports import read_report
 __all__ = ["resume"]
 
 
+@public("fdbr.train")
 def resume(folder: str | Path, like: Any) -> Report | None:
     """The report of the newest snapshot in a folder that can be read.
 

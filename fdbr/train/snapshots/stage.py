@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.background import Background
 from fdbr.train.snapshots.folder import Retention
@@ -17,6 +18,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["snapshot"]
 
 
+@public("fdbr.train")
 def snapshot(
     folder: str | Path,
     every: Condition = each_epoch,

@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 
 from fdbr.core.array_modules import protect, to_numpy
 from fdbr.core.util.atomic_write import replacing
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.pytrees.structure import paths_of, settle
 from fdbr.train.snapshots.fields import static_fields
@@ -24,6 +25,7 @@ from fdbr.train.snapshots.leaves import Leaf, leaf_of
 __all__ = ["Contents", "checksum", "contents", "leaves_of", "restated", "save", "write"]
 
 
+@public("fdbr.train")
 def save(path: str | Path, tree: Any) -> None:
     """Write a tree to a file, whole or not at all.
 

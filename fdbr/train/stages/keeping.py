@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.piping import Stage, closing, named
 from fdbr.train.triggers.base import Condition, as_trigger, condition_of
@@ -13,6 +14,7 @@ __all__ = ["due", "stateful"]
 _NONE = object()
 
 
+@public("fdbr.train")
 def stateful(
     update: Callable[[Any, Report], tuple[Any, Report]], init: Any = None, *, name: str
 ) -> Stage:
@@ -76,6 +78,7 @@ def stateful(
     return stage
 
 
+@public("fdbr.train")
 def due(
     reports: Iterator[Report], every: Condition, *, name: str = "due"
 ) -> Iterator[tuple[Report, bool]]:

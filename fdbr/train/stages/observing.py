@@ -7,6 +7,7 @@ from typing import Any
 from fdbr.debug.drawing import draw
 from fdbr.debug.graph import Graph
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, check_new, closing
@@ -16,6 +17,7 @@ from fdbr.train.triggers.intervals import each_iteration, once
 __all__ = ["draw_tape", "observe"]
 
 
+@public("fdbr.train")
 def observe(
     metric: str,
     value: Callable[[Report], Any],
@@ -73,6 +75,7 @@ def observe(
     return stage
 
 
+@public("fdbr.train")
 def draw_tape(
     path: str | Path,
     function: Callable[[Any], Any],

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from fdbr.errors.checks import describe, name_of
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 
 __all__ = ["Stage", "check_new", "closing", "pipe"]
@@ -19,6 +20,7 @@ T = TypeVar("T")
 Stage = Callable[[Iterator[Report]], Iterator[Report]]
 
 
+@public("fdbr.train")
 def pipe(reports: Iterable[Report], *stages: Stage) -> Iterator[Report]:
     """Reports that have gone through some stages, the first stage first.
 

@@ -11,6 +11,7 @@ from typing import Any
 from fdbr.core.devices import optional
 from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number
 from fdbr.train.stages.history import History, with_value
@@ -24,6 +25,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["plot", "plot_statistics"]
 
 
+@public("fdbr.train")
 def plot(
     path: str | Path,
     metrics: Sequence[str] | None = None,
@@ -121,6 +123,7 @@ def _draw_curves(path: Path, history: History, x: str) -> None:
     _save(figure, path)
 
 
+@public("fdbr.train")
 def plot_statistics(
     path: str | Path,
     of: Callable[[Any], Any],

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, check_new, closing
@@ -14,6 +15,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["checked_percentiles", "parameter_statistics", "percentile_label", "statistics"]
 
 
+@public("fdbr.train")
 def statistics(values: Any, prefix: str = "", percentiles: Sequence[float] = ()) -> dict[str, Any]:
     """Mean, standard deviation, extremes, norm and the share of zeros of each array of a tree.
 
@@ -109,6 +111,7 @@ def _whole(state: Any) -> Any:
     return state
 
 
+@public("fdbr.train")
 def parameter_statistics(
     of: Callable[[Any], Any] = _whole,
     every: Condition = each_epoch,

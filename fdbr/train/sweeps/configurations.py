@@ -14,6 +14,7 @@ import attrs
 
 from fdbr.core.devices import optional
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 
 __all__ = [
     "changed",
@@ -29,6 +30,7 @@ __all__ = [
 C = TypeVar("C")
 
 
+@public("fdbr.train")
 def configure(
     kind: type[C], argv: Sequence[str] | None = None, *, file: str | Path | None = None
 ) -> C:
@@ -99,6 +101,7 @@ def _without_file(argv: Sequence[str] | None) -> tuple[list[str], str | None]:
     return arguments, None
 
 
+@public("fdbr.train")
 def load_config(path: str | Path, kind: type[C]) -> C:
     """A configuration from a TOML file, or from the JSON of a run's folder.
 
@@ -150,6 +153,7 @@ def _structured(path: Any, values: Any, kind: type[C]) -> C:
         ) from error
 
 
+@public("fdbr.train")
 def save_config(path: str | Path, config: Any) -> None:
     """Write a configuration as JSON, for `load_config`.
 

@@ -10,12 +10,14 @@ import attrs
 
 from fdbr.core.devices import optional
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.sweeps.configurations import flat
 from fdbr.train.sweeps.records import Record, records
 
 __all__ = ["Results", "results"]
 
 
+@public("fdbr.train")
 @attrs.frozen
 class Results:
     """A table with a row for each report of each run (it is *tidy*: Wickham 2014).
@@ -137,6 +139,7 @@ class Results:
         return f"<Results of {runs} runs: {len(self)} rows of {', '.join(self.columns)}>"
 
 
+@public("fdbr.train")
 def results(folder: str | Path) -> Results:
     """The reports of all runs in the folder of a `sweep`, those that are under way included.
 

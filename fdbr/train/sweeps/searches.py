@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from fdbr.core.devices import optional
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 
 __all__ = ["Search", "as_search", "optuna_search"]
 
@@ -69,6 +70,7 @@ def _states() -> Any:
     return optional("train.optuna_search", "optuna.trial", "sweep").TrialState
 
 
+@public("fdbr.train")
 def optuna_search(study: Any, make: Callable[[Any], Any], trials: int, metric: str) -> Search:
     """The configurations that a study of Optuna proposes, one after the other.
 

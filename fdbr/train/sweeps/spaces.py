@@ -7,6 +7,7 @@ from typing import Any
 
 from fdbr import random
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.sweeps.configurations import changed
 
 __all__ = ["choice", "grid", "integers", "log_uniform", "random_search", "uniform"]
@@ -15,6 +16,7 @@ Draw = Callable[[Any], Any]
 """A value to draw: a function of a key."""
 
 
+@public("fdbr.train")
 def grid(
     config: Any, axes: Mapping[str, Iterable[Any]] | None = None, /, **more: Iterable[Any]
 ) -> list[Any]:
@@ -59,6 +61,7 @@ def grid(
     return made
 
 
+@public("fdbr.train")
 def random_search(
     key: Any,
     config: Any,

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.sweeps.configurations import plain
 from fdbr.train.sweeps.pools import Pool
@@ -30,6 +31,7 @@ _OUTCOMES = ("finished", "failed")
 _PAUSE = 0.1  # seconds between looks at the logs
 
 
+@public("fdbr.train")
 @frozen
 class SweepReport:
     """The report of a run of a sweep.
@@ -64,6 +66,7 @@ class SweepReport:
     restored: bool = static(default=False)
 
 
+@public("fdbr.train")
 def sweep(
     run: Callable[..., Iterable[Report]],
     configs: Any,

@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from fdbr.errors.checks import describe, name_of
+from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 
 __all__ = ["Condition", "Trigger", "as_trigger", "condition_of", "stateless"]
@@ -14,6 +15,7 @@ Condition = Callable[[Report], bool]
 """What may stand where a trigger is expected: a `Trigger`, or a function of a report."""
 
 
+@public("fdbr.train")
 @attrs.frozen(repr=False)
 class Trigger:
     """A predicate on reports, which may depend on the reports before.

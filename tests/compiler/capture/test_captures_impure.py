@@ -194,7 +194,7 @@ def test_a_container_that_a_function_changes_and_reads_is_read_at_every_call(nam
     f, jitted = _changing()[name], fdbr.jit(_changing()[name])
     for _ in range(6):
         assert_same(jitted(X), f(X))
-    assert "it changes a list or dict around it, which it reads" in str(jitted.report())
+    assert "it changes a captured list or dict, which it reads" in str(jitted.report())
 
 
 def test_what_a_function_fills_once_is_no_reason_to_run_it_at_every_call():
@@ -218,7 +218,7 @@ def test_keeping_a_traced_value_in_an_outside_list_is_an_error():
         kept.append(x * 2)
         return x
 
-    with pytest.raises(ImpureError, match="keeps a traced value in a list or dict around it"):
+    with pytest.raises(ImpureError, match="stores a traced value in a captured list or dict"):
         fdbr.jit(f)(X)
 
 
@@ -247,15 +247,15 @@ def test_binding_a_variable_around_it_is_an_error():
             self.count += 1
             return x
 
-    with pytest.raises(ImpureError, match="keeps a traced value in last"):
+    with pytest.raises(ImpureError, match="stores a traced value in last"):
         fdbr.jit(keeps)(X)
-    with pytest.raises(ImpureError, match="binds calls anew"):
+    with pytest.raises(ImpureError, match="rebinds calls"):
         fdbr.jit(counts)(X)
-    with pytest.raises(ImpureError, match=r"keeps a traced value in Sum\.total"):
+    with pytest.raises(ImpureError, match=r"stores a traced value in Sum\.total"):
         fdbr.jit(Sum().method)(X)
     counting = fdbr.jit(Sum().counting)
     counting(X)  # which may have set it up
-    with pytest.raises(ImpureError, match=r"binds Sum\.count anew"):
+    with pytest.raises(ImpureError, match=r"rebinds Sum\.count"):
         counting(X)
     del last
 

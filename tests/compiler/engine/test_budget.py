@@ -332,7 +332,7 @@ def test_calls_that_are_not_looked_up_are_counted_once(clock: Clock) -> None:
         return x * 2
 
     entry = Specialization("f", None)
-    call_stub = fdbr.jit(f)._resting(entry, 5e-3)
+    call_stub = fdbr.jit(f)._eager_stub(entry, 5e-3)
     while call_stub((1.5,), {}) is not NO_FIT:
         pass
     paid = entry.budget.balance

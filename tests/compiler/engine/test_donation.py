@@ -301,11 +301,11 @@ def test_what_was_given_up_is_an_error_to_use(use, calls):
     for _ in range(calls):
         state = owned(weights())
         jitted(state, X)
-    with pytest.raises(fdbr.DonatedError, match=r"given up to the jitted function step"):
+    with pytest.raises(fdbr.DonatedError, match=r"donated to the jitted function step"):
         use(state)
     with pytest.raises(fdbr.DonatedError, match="use what the call returned"):
         jitted(state, X)
-    assert "given up to step" in repr(state)
+    assert "donated to step" in repr(state)
 
 
 def test_a_tree_that_was_flattened_before_does_not_remember_its_arrays():
@@ -390,7 +390,7 @@ def test_options_may_be_given_to_the_decorator():
     double(s)
     assert (
         repr(s)
-        == "{'w': <array given up to test_options_may_be_given_to_the_decorator.<locals>.double>}"
+        == "{'w': <array donated to test_options_may_be_given_to_the_decorator.<locals>.double>}"
     )
 
 

@@ -53,7 +53,7 @@ def test_kernels_keep_what_they_make_and_spare_what_is_read_later() -> None:
     with pytest.raises(InvalidProgramError, match="keeps what it does not make"):
         check(Program("f", (x,), (Fused((step(x, y),), (3,), 1, (z,)),), ()))
     kernel = Fused((step(x, y),), (3,), 1, (y,), {y: x})
-    with pytest.raises(InvalidProgramError, match="writes over what is not given up"):
+    with pytest.raises(InvalidProgramError, match="overwrites an input that is not donated"):
         check(Program("f", (x,), (kernel,), (y,)))
     with pytest.raises(InvalidProgramError, match="which is read later"):
         check(Program("f", (x,), (kernel, step(x, z)), (y, z), frozenset((x,))))

@@ -9,7 +9,7 @@ from fdbr.compiler.engine import budget, specializations
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(specializations, "_SOME", 1)
+    monkeypatch.setattr(specializations, "_LOOP_TRACES", 1)
     before = budget.set_patience(1e-12)
     yield
     budget.set_patience(before)

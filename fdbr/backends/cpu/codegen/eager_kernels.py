@@ -1,4 +1,4 @@
-"""Functions of arrays, run as kernels."""
+"""Kernels that compute functions of NumPy arrays outside of compiled functions."""
 
 import logging
 import math
@@ -16,43 +16,43 @@ from fdbr.core.expr import FLOATS, Graph, InexpressibleError, Node, cost
 
 __all__ = ["LEAST", "Plan", "converted", "elementwise", "expected", "key_of", "planned", "traced"]
 
-LEAST = 1 << 20  # bytes of an array, from which on a kernel pays
+LEAST = 1 << 20  # bytes of the smallest array for which a kernel is faster than NumPy
 _GRAIN = 1 << 10  # elements
-_WORTH = 1 << 21  # additions that are worth a thread's waking
-_PART = 1 << 18  # additions of a part
-_NARROW = 64  # columns, below which vectors may not fit
+_WORTH = 1 << 21  # additions that take longer than waking up a thread
+_PART = 1 << 18  # additions in one thread's part
+_NARROW = 64  # columns; narrower rows use masked vectors
 _BOOL = np.dtype(np.bool_)
-_MOST = 4096  # plans that are kept
+_MOST = 4096  # plans in the cache
 _UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, OverflowError
 _log = logging.getLogger("fdbr.backends.cpu.kernels")
-_VARIANTS = 32  # of one function, for different keywords
+_VARIANTS = 32  # plans of one function, for different keywords
 _quiet = frozenset({"ignore", "warn", "print"})
 
 
 class Plan:
-    """The plan by which a kernel runs on operands of some dtypes, shapes and strides.
+    """Describe how a kernel runs on operands of given dtypes, shapes and strides.
 
     Attributes
     ----------
     address
-        Of the machine code.
+        The address of the machine code.
     outs
         The shape and the dtype of each output.
     several
-        Whether the function gives a tuple.
+        Whether the function returns a tuple.
     turned
-        Whether the axes are in the opposite order in memory.
+        Whether the axes are traversed in reverse order, for operands in Fortran order.
     single
-        The places of operands that show one element everywhere.
+        The indices of operands that have one element, broadcast everywhere.
     copied
-        The places of operands that have to be copied, and the dtype they then have.
+        The indices of operands that must be copied first, and the dtype of each copy.
     lengths
-        The last entries of the table.
+        The last entries of the kernel's argument table.
     shares
-        How many rows or elements there are, the least number that belongs together, and how many
-        parts.
+        The number of rows or elements, the smallest number that one thread takes, and the number
+        of parts.
     guarded
-        Whether the kernel says if the function's formulas do not hold for an element.
+        Whether the kernel reports elements for which the function's formulas do not hold.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Plan:
     guarded: bool
 
     def divide(self, flat: bool, rows: int, columns: int, inner: int, additions: int) -> None:
-        """Divide the work among threads, if it is worth that: so many additions an element."""
+        """Divide the work among threads if ``additions`` per element make that worth while."""
         self.lengths = columns, inner
         number, grain = (columns, _GRAIN) if flat else (rows, 1)
         work = rows * columns * additions
@@ -79,7 +79,7 @@ class Plan:
         self.shares = number, grain, parts
 
     def run(self, operands: Sequence[Any]) -> Any:
-        """The outputs for some operands; `None` where the formulas do not hold for all of them."""
+        """Return the outputs, or `None` if the formulas do not hold for all of the operands."""
         if self.turned or self.copied:
             operands = [v.T if self.turned and hasattr(v, "T") else v for v in operands]
             for i in self.single:
@@ -108,13 +108,13 @@ _sources: dict[Any, dict[Any, tuple[str, list[Any], bool, bool]]] = {}
 
 
 def planned(key: Any, make: Callable[[], _P]) -> _P | None:
-    """The plan for a key; `None` if there can be none."""
+    """Return the plan for a key, or `None` if no kernel can be generated."""
     try:
         known: _P | None = _plans[key]
         return known
     except KeyError:
         pass
-    except TypeError:  # a keyword that has no hash
+    except TypeError:  # a keyword that is not hashable
         return None
     if len(_plans) >= _MOST:
         _plans.clear()
@@ -122,7 +122,7 @@ def planned(key: Any, make: Callable[[], _P]) -> _P | None:
     try:
         found = make()
     except InexpressibleError:
-        pass  # NumPy does it, or says what is wrong
+        pass  # NumPy computes the result, or raises its own error
     except RuntimeError as error:
         _log.warning("LLVM cannot compile a kernel, so NumPy computes instead: %s", error)
     _plans[key] = found
@@ -136,11 +136,11 @@ def traced(
     layout: Any,
     write: Callable[[Sequence[Node], int, Any, Sequence[Node]], str],
 ) -> tuple[str, list[Node], bool, bool]:
-    """The source of the kernel of a function, its outputs, and whether they are a tuple.
+    """Return the kernel's source, its outputs, whether they are a tuple, and whether it is guarded.
 
-    And whether it says if the function's formulas do not hold, as `Graph.require` has it.  Of each
-    operand it takes the dtype, whether it varies along columns, and by what rows.  The layout says
-    how ``write`` goes through them.
+    A guarded kernel reports elements for which the function's formulas do not hold
+    (`Graph.require`).  Each operand is described by its dtype, whether it varies along columns, and
+    how its rows are indexed.  The layout says in which order ``write`` traverses them.
     """
     settings = tuple(operands), layout
     known = _sources.setdefault(name[0] if type(name) is tuple else name, {})
@@ -169,14 +169,14 @@ def traced(
 
 
 def key_of(operands: Sequence[Any]) -> Any:
-    """The key of a plan: dtypes, shapes and strides."""
+    """Return the key of a plan: the operands' dtypes, shapes and strides."""
     return tuple(
         [(v.dtype.char, v.shape, v.strides) if type(v) is np.ndarray else type(v) for v in operands]
     )
 
 
 def expected() -> bool:
-    """Whether the caller wants no errors of NumPy's, which kernels do not raise."""
+    """Return whether NumPy would report no floating-point errors, which kernels cannot raise."""
     return _quiet.issuperset(np.geterr().values())
 
 
@@ -184,21 +184,21 @@ def expected() -> bool:
 
 
 def elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
-    """A function that acts on each element alone; `None` where no kernel can do it.
+    """Apply an elementwise function by a kernel; return `None` if no kernel can do it.
 
     Parameters
     ----------
     name
-        What tells the function from others, and has a hash.
+        A hashable identity of the function.
     function
-        A function of nodes.
+        A function of nodes (`ir.expressions`).
     operands
-        Arrays of NumPy's, and numbers, that broadcast to each other.
+        NumPy arrays and numbers that broadcast to each other.
 
     Returns
     -------
     array or None
-        A new array, in C order, or in Fortran's if all operands of its shape are.
+        A new array in C order, or in Fortran order if all operands of its shape are.
     """
     if not expected():
         return None
@@ -207,7 +207,7 @@ def elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]
 
 
 def converted(x: Any, to: Any) -> Any:
-    """``x.astype(to)`` of an array of NumPy's, in a new array; of a large one by a kernel.
+    """Return ``x.astype(to)`` as a new array, computed by a kernel if the array is large.
 
     >>> converted(np.ones(2, np.float32), np.dtype(np.float64)).dtype
     dtype('float64')
@@ -277,7 +277,7 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
 def _stepped(
     operands: Sequence[Any], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
 ) -> dict[int, tuple[int, ...]]:
-    """The steps from element to element of operands whose rows are apart, by their places."""
+    """Return the element strides of operands whose rows are not adjacent, by operand index."""
     return {
         i: tuple([step // v.itemsize for step in v.strides])
         for i, v in enumerate(operands)
@@ -289,7 +289,7 @@ def _stepped(
 
 
 def _is_single(value: Any) -> bool:
-    """Whether an array shows one element everywhere, as the cotangents of what was added up do."""
+    """Return whether an array broadcasts one element, as the cotangent of a sum does."""
     return type(value) is np.ndarray and value.size > 1 and not any(value.strides)
 
 
@@ -298,21 +298,21 @@ def _patterns(
     shape: tuple[int, ...],
     stepped: dict[int, tuple[int, ...]],
 ) -> tuple[int, int, int, list[tuple[bool, str]], dict[int, int]]:
-    """The layouts of operands beside a matrix that has the elements of the result.
+    """Return the layouts of operands relative to a matrix that has the elements of the result.
 
     Returns
     -------
     rows, columns, inner
-        How many there are; and how long the inner one is of the axes that were joined to rows.
+        The number of each, and the length of the inner one of the axes that rows were merged from.
     patterns
-        For each operand whether it varies along columns, and by what rows (see `loops.Layout`).
+        For each operand whether it varies along columns, and its row index (see `loops.Layout`).
     steps
-        How many elements the rows are apart of those operands of ``stepped`` whose rows are; none
-        if there is another one among them.
+        The element strides between rows of those operands of ``stepped`` whose rows are not
+        adjacent; none if another operand has gaps.
     """
     ndim = len(shape)
     merged: list[tuple[int, tuple[bool, ...]]] = []
-    ends: list[int] = []  # the last axis of each
+    ends: list[int] = []  # the stride of each operand's last axis
     for axis, length in enumerate(shape):
         if length == 1:
             continue

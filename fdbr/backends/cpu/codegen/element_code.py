@@ -1,7 +1,7 @@
-"""Formulas of elements in the kernel language, which is Python with typed casts ``f4``, ``f8``.
+"""Formulas of elements as text of the kernel language: Python with typed casts ``f4``, ``f8``.
 
-A formula of few operations is an expression where its element is computed; longer ones are
-functions of the kernel's source.
+A short formula becomes an expression where its element is computed; a longer one becomes a
+function in the kernel's source.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ __all__ = ["BY_ROW", "Elements", "cast", "cost"]
 BY_ROW = frozenset({op.SUBTRACT_AT_LABELS})
 """Primitives that act on a matrix by its column ``c``; other operands have one element a row."""
 
-_FEW = 4  # operations of an expression that is no function
+_FEW = 4  # operations of a formula that is inlined as an expression
 _INFIX = {
     "add": "+",
     "sub": "-",
@@ -42,11 +42,11 @@ _INFIX = {
     "gt": ">",
     "ge": ">=",
 }
-_CALLS = {"float": "number"}  # others have the same name
+_CALLS = {"float": "number"}  # names that differ in the kernel language
 
 
 def cost(step: Instruction) -> int:
-    """About how many additions an element costs."""
+    """Return the approximate cost of one element, in additions."""
     if join_of(step) is not None:
         return sum(formula.cost for formula in joining_formulas(step) or ())
     found = formula_of(step)
@@ -54,23 +54,23 @@ def cost(step: Instruction) -> int:
 
 
 def cast(text: str, code: str, to: str) -> str:
-    """A value of one dtype as one of another."""
+    """Return the text of a value converted from one dtype to another."""
     if code == to:
         return text
     return f"({text} != 0)" if to == "b1" else f"{to}({text})"
 
 
 class Elements:
-    """The elements that one kernel computes, and the functions that it does it by.
+    """Collect the element formulas of one kernel, and the functions that compute them.
 
     Attributes
     ----------
     functions
-        The names of the functions, by their texts.
+        The names of the functions, by their text.
     scalars
-        The functions that they call number by number.
+        The scalar functions that they call for each number.
     refuses
-        Whether statements set ``bad`` where NumPy is to compute instead.
+        Whether statements set ``bad`` to make NumPy compute the result instead.
     """
 
     def __init__(self) -> None:
@@ -80,16 +80,16 @@ class Elements:
 
     @property
     def source(self) -> str:
-        """The functions."""
+        """Return the source of the functions."""
         scalars = [f"{_scalar(name)} = scalar({name!r})\n" for name in sorted(self.scalars)]
         return "".join([*scalars, *(f"def {name}({text}" for text, name in self.functions.items())])
 
     def element(
         self, step: Instruction, texts: Sequence[str], codes: Sequence[str], lines: list[str]
     ) -> str:
-        """The expression for one element of a result, from expressions for the operands'.
+        """Return the expression for one element of a result, given expressions for the operands.
 
-        Statements that have to come before it are added to ``lines``.
+        Statements that must come before it are appended to ``lines``.
         """
         if step.primitive in BY_ROW:
             taken = cast(texts[1], codes[1], CODES[step.outs[0].kind.dtype])
@@ -109,7 +109,7 @@ class Elements:
         return self._computed(formula.root, given)
 
     def joined(self, step: Instruction, a: Sequence[str], b: Sequence[str]) -> list[str]:
-        """The expressions for two states as one, from those for their parts."""
+        """Return expressions that combine two states of a reduction, given those of their parts."""
         formulas = joining_formulas(step)
         assert formulas is not None, step.params
         given = dict(enumerate([*a, *b]))
@@ -131,7 +131,7 @@ def _is_operand(node: Node, place: int) -> bool:
 
 
 def _is_short(nodes: Sequence[Node], given: dict[int, str]) -> bool:
-    """Whether nodes are a short expression, in which nothing is computed twice."""
+    """Return whether nodes make a short expression in which nothing is computed twice."""
     if sum(bool(node.args) for node in nodes) > _FEW:
         return False
     uses = Counter(arg for node in nodes for arg in node.args)
@@ -149,7 +149,7 @@ def _nested(node: Node, given: dict[int, str]) -> str:
 
 
 def _body(nodes: Sequence[Node], used: Sequence[int]) -> str:
-    """A function's parameters and statements, one for each node; the last is the result."""
+    """Return a function's parameters and statements, one for each node; the last is the result."""
     names: dict[Node, str] = {}
     lines = [f"{', '.join(f'x{i}' for i in used)}):"]
     for node in nodes:
@@ -168,7 +168,7 @@ def _body(nodes: Sequence[Node], used: Sequence[int]) -> str:
 
 
 def _written(node: Node, args: Sequence[str]) -> str:
-    """A node, as an expression of its arguments'."""
+    """Return a node as an expression of its arguments."""
     code = CODES[node.dtype]
     if node.op == "constant":
         number = node.detail[0]
@@ -186,5 +186,5 @@ def _written(node: Node, args: Sequence[str]) -> str:
 
 
 def _scalar(name: str) -> str:
-    """The name in a source of a function that is called number by number."""
+    """Return the name by which a source calls a scalar function."""
     return f"scalar_{name}"

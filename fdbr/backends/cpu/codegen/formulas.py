@@ -1,7 +1,7 @@
-"""Formulas of elementwise operations: their own value functions, followed on nodes.
+"""Formulas of elementwise operations, obtained by tracing their value functions on nodes.
 
-`codegen.math.functions` works on arrays that are expressions.  A value function, applied to
-them, says what a kernel has to compute for each element: nothing about an operation is stated here.
+`codegen.math.functions` is an array module whose arrays are expressions.  A value function applied
+to them yields what a kernel must compute for each element, so no operation is described here twice.
 """
 
 import functools
@@ -27,29 +27,29 @@ CODES = {
 }
 """The dtypes that kernels know, and what they are called there."""
 
-_LONG = 600  # nodes of a formula that is worth its time in the compiler
-_MOST = 4096  # formulas that are kept
-_SLOW = {"div": 32, "sqrt": 32, "scalar": 160}  # operations as long as so many additions
-_FEW = 4  # operations that count as an addition beside memory
-_WHOLE = frozenset({"reduced", "columns"})  # what is no function of each element
+_LONG = 600  # nodes; a longer formula takes LLVM longer to compile than it saves
+_MOST = 4096  # formulas in the cache
+_SLOW = {"div": 32, "sqrt": 32, "scalar": 160}  # the cost of slow operations, in additions
+_FEW = 4  # operations that cost no more than the memory access beside them
+_WHOLE = frozenset({"reduced", "columns"})  # operations that are not elementwise
 _UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, ArithmeticError
 
 
 class Formula:
-    """The expression that an operation computes for each element.
+    """Describe the expression that an operation computes for each element.
 
     Attributes
     ----------
     root
         The node of the result.
     nodes
-        All nodes, each after those that it depends on.
+        All nodes in topological order.
     condition
-        The node of what has to be true, or else NumPy is to compute; `None` if it always does.
+        The node that must be true for the formula to hold; `None` if it always holds.
     operands
-        The dtypes in which operands are taken; `None` for those that are numbers in the formula.
+        The dtypes to which operands are converted; `None` for those that are constants.
     cost
-        About how many additions an element costs.
+        The approximate cost of one element, in additions.
     """
 
     __slots__ = ("condition", "cost", "nodes", "operands", "root")
@@ -65,24 +65,24 @@ class Formula:
 
     @property
     def is_composed(self) -> bool:
-        """Whether it is more than one operation."""
+        """Return whether the formula has more than one operation."""
         return sum(bool(node.args) for node in self.nodes) > 1
 
 
 def is_elementwise(step: Instruction) -> bool:
-    """Whether a kernel can do a step, element by element."""
+    """Return whether a kernel can do a step element by element."""
     return formula_of(step) is not None
 
 
 def is_total(step: Instruction) -> bool:
-    """Whether a kernel can do a step for whatever numbers it gets."""
+    """Return whether a kernel can do a step for all values of its operands."""
     found = formula_of(step)
     return found is not None and found.condition is None
 
 
 def formula_of(step: Instruction) -> Formula | None:
-    """The formula of a step; `None` if that is not known."""
-    if step.several or len(step.outs) != 1 or not step.primitive.elementwise:
+    """Return the formula of a step, or `None` if it has none."""
+    if step.several or len(step.outs) != 1 or not step.primitive.facts.elementwise:
         return None
     out = step.outs[0].kind
     if out.dtype not in CODES or out.is_number:
@@ -90,12 +90,12 @@ def formula_of(step: Instruction) -> Formula | None:
     try:
         keys = tuple([_key(operand) for operand in step.operands])
         return _formula(step.primitive, keys, tuple(step.params.items()), out.dtype)
-    except (InexpressibleError, TypeError):  # the latter of keywords that have no hash
+    except (InexpressibleError, TypeError):  # TypeError: a keyword that is not hashable
         return None
 
 
 def _key(operand: Any) -> Any:
-    """The part of an operand on which a formula depends: its dtype, or a number and its type."""
+    """Return what a formula depends on: an operand's dtype, or a number and its type."""
     kind = kind_of(operand)
     if kind.dtype not in CODES:
         raise InexpressibleError(f"numbers of dtype {kind.dtype}")
@@ -106,9 +106,9 @@ def _key(operand: Any) -> Any:
 
 
 def joining_formulas(step: Instruction) -> tuple[Formula, ...] | None:
-    """The formulas by which a step joins two states: of the parts of the one, then the other's.
+    """Return the formulas by which a step combines two states of a reduction, or `None`.
 
-    `None` if they are not known.
+    They take the parts of the first state, then those of the second.
     """
     dtypes = tuple([kind_of(operand).dtype for operand in step.operands])
     if any(dtype not in CODES for dtype in dtypes):
@@ -143,7 +143,7 @@ def _joining(combine: Combine, dtypes: tuple[Any, ...]) -> tuple[Formula, ...] |
 
 
 class _Number:
-    """A number in a key: its text, which stands beside it, tells it from others."""
+    """Hold a number in a cache key; its text, stored beside it, tells 0.0 from -0.0."""
 
     __slots__ = ("value",)
 
@@ -165,14 +165,14 @@ def _formula(primitive: Any, keys: Any, params: Any, dtype: Any) -> Formula | No
         pass
     if dtype not in FLOATS or any(kind in FLOATS for kind, _, _ in keys):
         return None
-    try:  # functions of integers are those of floating numbers
+    try:  # integers are converted to the floating dtype first
         return _followed(primitive.value, keys, dict(params), dtype, dtype)
     except InexpressibleError:
         return None
 
 
 def _followed(value: Any, keys: Any, params: dict[str, Any], dtype: Any, to: Any) -> Formula:
-    """The formula of a value function; of numbers in the dtype ``to``, if it is given."""
+    """Return the formula of a value function, with numbers in dtype ``to`` if that is given."""
     common = to or _common(keys)
     graph = Graph(MODULE, guarded=True)
     given: list[Any] = []
@@ -193,7 +193,7 @@ def _followed(value: Any, keys: Any, params: dict[str, Any], dtype: Any, to: Any
 
 
 def _as_node(graph: Graph, root: Any, dtype: Any) -> Node:
-    """A result, which may be a number, as a node."""
+    """Return a result, which may be a number, as a node."""
     if not isinstance(root, Node) and type(root) in (bool, int, float, np.float32, np.float64):
         root = graph.constant(root, dtype)
     if not isinstance(root, Node) or root.dtype != dtype:
@@ -202,7 +202,7 @@ def _as_node(graph: Graph, root: Any, dtype: Any) -> Node:
 
 
 def _common(keys: Any) -> Any:
-    """The dtype to which Python's numbers come, of which nothing but the type is known."""
+    """Return the dtype to which Python scalars are promoted, of which only the type is known."""
     numbers = (bool, int, float)
     kinds = [kind(0) if kind in numbers else own for own, kind, _ in keys]
     dtype = np.result_type(*kinds)

@@ -1,9 +1,9 @@
-"""From fused steps to the source of a kernel.
+"""Generate the source of a kernel from fused steps.
 
-A kernel is a function ``kernel(table, start, stop, thread)`` that does the rows from ``start`` to
-``stop``.  The table holds the addresses of array objects, of whose data a kernel finds the
-address itself.  Within a row there is a loop over the columns for each stage: a reduction over
-the columns ends a stage, and what depends on its result belongs to the next.
+A kernel is a function ``kernel(table, start, stop, thread)`` that computes the rows from ``start``
+to ``stop``.  The table holds the addresses of array objects, in which the kernel finds the data
+pointers.  Within a row there is one loop over the columns for each stage: a reduction over the
+columns ends a stage, and the steps that depend on its result belong to the next.
 """
 
 import math
@@ -23,11 +23,11 @@ from fdbr.compiler.ir.reductions import fold_of, join_of
 
 __all__ = ["CHEAP", "JOINED", "STARTS", "STEPS", "extreme", "extreme_of", "framed", "write"]
 
-CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
-_LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebody reads it
-_ROW = 256, 1 << 16  # bytes of a row that may be written past the caches
-_BLOCK = 256  # elements whose sum is taken at once before it is added to a total
-_ROWS = 128  # rows whose sums are taken at once before they are added to totals
+CHEAP = 6  # additions; costlier values are kept for the next stage rather than computed again
+_LARGE = 24 << 20  # bytes of a result that will have left the caches before it is read
+_ROW = 256, 1 << 16  # bytes of a row that non-temporal stores may write
+_BLOCK = 256  # elements in one partial sum; bounds the rounding error of a total
+_ROWS = 128  # rows in one partial sum
 STARTS = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
 STEPS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 JOINED = {"sum": "add", "mean": "add", "max": "maximum", "min": "minimum"}
@@ -38,10 +38,10 @@ def write(
     passed_on: Container[Variable] = (),
     gapped: Mapping[Variable, bool] = MappingProxyType({}),
 ) -> Written:
-    """The kernel for fused steps, some of whose results are ``passed_on`` to other steps.
+    """Return the kernel for fused steps, some of whose results are ``passed_on`` to other steps.
 
-    Operands that are ``gapped`` are rows of larger arrays, and are read where they lie; of each,
-    whether the elements of a row follow one another.
+    ``gapped`` maps operands whose rows are not adjacent, and which are read in place, to whether
+    the elements within a row are adjacent.
     """
     writer = Writer(fused, passed_on, gapped)
     joins: tuple[Join, ...] = ()
@@ -53,7 +53,7 @@ def write(
 
 
 def framed(writer: Any, body: list[str], weight: int, joins: tuple[Join, ...] = ()) -> Written:
-    """The kernel with a body, in which a writer names operands and outputs."""
+    """Wrap a body, in which a writer names operands and outputs, into a complete kernel."""
     inputs = tuple(operand for _, operand in writer.inputs.values())
     lines = [
         f"{name} = {_pointer(i, operand)}"
@@ -97,7 +97,7 @@ def _pointer(index: int, operand: Any) -> str:
 
 
 def _full_output(writer: Writer, out: Variable) -> str:
-    """The name of the memory for a result that has an element for each place, or for each row."""
+    """Allocate the memory of a result with an element per index or per row, and return its name."""
     over, kind = writer.fused.over.get(out), out.kind
     name = writer.output(Output(out, kind.shape, kind.dtype, False, 1, over))
     size = kind.dtype.itemsize
@@ -114,22 +114,22 @@ def _full_output(writer: Writer, out: Variable) -> str:
 
 
 def _place(writer: Writer, names: dict[Variable, str], out: Variable) -> str:
-    """The text of the element to which a row's and column's result is written."""
+    """Return the text of the element to which the result for a row and column is written."""
     if out in writer.streamed:
         return f"{writer.streamed[out]}[thread * {writer.columns} + c]"
     return f"{names[out]}[r * {writer.columns} + c]"
 
 
 def _stream(writer: Writer, out: Variable, name: str, first: str, count: str) -> str:
-    """The statement that writes some elements past the caches."""
+    """Return the statement that writes elements with non-temporal stores."""
     scratch = f"{writer.streamed[out]}, thread * {writer.run}"
     return f"stream({name}, {first}, {scratch}, {count}, {out.kind.dtype.itemsize})"
 
 
 def extreme(place: str, how: str, text: str) -> str:
-    """The statement by which memory has the larger, or smaller, of what it had and a value.
+    """Return the statement that updates memory with the larger, or smaller, of it and a value.
 
-    What is NaN stays.
+    A NaN in memory is kept.
     """
     sign = ">" if how == "max" else "<"
     other = f"select({text} != {text}, {text}, {place})"
@@ -137,12 +137,12 @@ def extreme(place: str, how: str, text: str) -> str:
 
 
 def extreme_of(name: str, how: str, text: str) -> list[str]:
-    """The same for a variable, beside which one says whether a value was NaN."""
+    """Return the statements that do the same for a variable; a second variable records NaNs."""
     return [f"{name} = {STEPS[how]}({name}, {text})", f"bad_{name} |= {text} != {text}"]
 
 
 def _final_output(writer: Writer, step: Instruction) -> tuple[str, str, str, bool]:
-    """The memory for the partial results of a reduction over rows."""
+    """Allocate the memory for the partial results of a reduction over rows."""
     name, axes = fold_of(step) or ("", ())
     out = step.outs[0]
     whole = len(axes) == len(writer.fused.domain)
@@ -155,7 +155,7 @@ def _final_output(writer: Writer, step: Instruction) -> tuple[str, str, str, boo
 
 
 def _flat_body(writer: Writer) -> list[str]:
-    """One loop over all elements."""
+    """Emit one loop over all elements."""
     block = Block(writer, 0, False)
     inside, totals, streams = [], [], []
     extremes: list[tuple[str, str, str]] = []
@@ -192,10 +192,10 @@ def _flat_body(writer: Writer) -> list[str]:
 
 
 def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Write the code that begins totals, adds a partial sum to each, and stores them.
+    """Return the code that initialises totals, adds a partial sum to each, and stores them.
 
-    Rounding errors are carried along (Kahan, *Further remarks on reducing truncation errors*,
-    1965), so that a total is as exact as NumPy's, which adds in pairs.
+    Rounding errors are compensated (Kahan, *Further remarks on reducing truncation errors*, 1965),
+    so that a total is as accurate as NumPy's pairwise sum.
     """
     first, each, last = [], [], []
     for name in names:
@@ -203,7 +203,7 @@ def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
         each += [
             f"y_{name} = p_{name} - e_{name}",
             f"u_{name} = t_{name} + y_{name}",
-            # An infinite total has no error: infinity less infinity would be NaN.
+            # An infinite total has no rounding error: infinity minus infinity would be NaN.
             f"e_{name} = select(isfinite(u_{name}), (u_{name} - t_{name}) - y_{name}, f8(0))",
             f"t_{name} = u_{name}",
         ]
@@ -212,7 +212,7 @@ def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 def _extremes(found: list[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
-    """Write the code that begins the extremes of all elements, and stores them."""
+    """Return the code that initialises the extremes of all elements, and stores them."""
     first, last = [], []
     for name, code, how in found:
         first += [f"t_{name} = {STARTS[how].format(code)}", f"bad_t_{name} = False"]
@@ -221,14 +221,14 @@ def _extremes(found: list[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
 
 
 def _row_body(writer: Writer) -> list[str]:
-    """A loop over the rows, and in it one over the columns for each stage."""
+    """Emit a loop over the rows that contains one loop over the columns for each stage."""
     fused = writer.fused
     top = max(writer.levels.values())
-    names: dict[Variable, str] = {}  # where outputs go
+    names: dict[Variable, str] = {}  # the memory of outputs
     before: list[str] = []
     totals: list[str] = []
     extremes: list[tuple[str, str, str]] = []
-    sums: list[tuple[str, str]] = []  # of columns: where they are taken, and where added up
+    sums: list[tuple[str, str]] = []  # of columns: the names of partial sums and of totals
     finals: dict[Variable, tuple[str, str, str, bool]] = {}
     for out in fused.outs:
         step = writer.makers[out]
@@ -273,7 +273,7 @@ def _row_body(writer: Writer) -> list[str]:
 
 
 def _columns(writer: Writer, statement: str) -> list[str]:
-    """A statement for each element of a row that each thread has for itself."""
+    """Emit a statement for each element of a row that every thread has its own copy of."""
     at = f"thread * {writer.columns} + c"
     return [f"for c in range({writer.columns}):", "    " + statement.replace("%s", at)]
 
@@ -306,7 +306,7 @@ def _keep(writer: Writer, names: dict[Variable, str]) -> None:
 def _row_values(
     writer: Writer, level: int, known: dict[Any, tuple[str, str]], names: dict[Variable, str]
 ) -> list[str]:
-    """The values of which there is one a row and that are known at the beginning of a stage."""
+    """Emit the values that have one element per row and are known when a stage begins."""
     block = Block(writer, level, True)
     lines: list[str] = []
     for step in writer.fused.steps:
@@ -335,7 +335,7 @@ def _row_values(
 
 
 def id_of(writer: Writer, variable: Variable) -> int:
-    """The number of a variable in a kernel."""
+    """Return the number that identifies a variable in a kernel."""
     return list(writer.levels).index(variable)
 
 
@@ -346,7 +346,7 @@ def _stage(
     names: dict[Variable, str],
     finals: dict[Variable, tuple[str, str, str, bool]],
 ) -> list[str]:
-    """The loop over the columns in one stage."""
+    """Emit the loop over the columns of one stage."""
     block = Block(writer, level, False)
     before: list[str] = []
     inside: list[str] = []

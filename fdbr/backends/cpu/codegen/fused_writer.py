@@ -1,4 +1,4 @@
-"""Kernels of fused steps in the making: what values they have, and statements that compute them."""
+"""The state of a kernel of fused steps under construction: its values, and their statements."""
 
 import math
 from collections.abc import Container, Mapping
@@ -16,13 +16,13 @@ from fdbr.compiler.ir.reductions import fold_of, join_of
 
 __all__ = ["Block", "Writer"]
 
-_LEAST = 16  # elements of a row that is read where it lies
-_CHEAP = 12  # additions of an element that costs as much to copy
-_RUN = 1024  # elements that are written past the caches at once, where there are no rows
+_LEAST = 16  # elements of the shortest row that is read in place
+_CHEAP = 12  # additions; a costlier element makes a copy of the operand cheap by comparison
+_RUN = 1024  # elements in one non-temporal store of a kernel without rows
 
 
 class Writer:
-    """The operands, outputs and values of a kernel of fused steps, and their names."""
+    """Hold the operands, outputs and values of a kernel of fused steps, and their names."""
 
     def __init__(
         self, fused: Fused, passed_on: Container[Variable], gapped: Mapping[Variable, bool]
@@ -31,14 +31,12 @@ class Writer:
         if pitched and len(fused.domain) > 1:
             fused = attrs.evolve(fused, split=len(fused.domain) - 1)
         self.fused = fused
-        self.pitched = (
-            pitched  # the operands whose rows lie apart, and whether their elements do not
-        )
+        self.pitched = pitched  # operands whose rows have gaps: whether elements are adjacent
         self.passed_on = passed_on
         self.columns = math.prod(fused.domain[fused.split :])
         self.rows = math.prod(fused.domain[: fused.split])
         self.flat = fused.split == len(fused.domain)
-        self.run = _RUN if self.flat else self.columns  # what is written past the caches at once
+        self.run = _RUN if self.flat else self.columns  # elements in one non-temporal store
         self.makers = {out: step for step in fused.steps for out in step.outs}
         self.levels: dict[Variable, int] = {}  # the stage in which a value is known
         self.is_row: dict[Variable, bool] = {}
@@ -47,17 +45,17 @@ class Writer:
         self.outputs: list[Output] = []
         self.elements = Elements()
         self.head: list[str] = []
-        self.kept: dict[Variable, str] = {}  # full values that are kept from stage to stage
-        self.streamed: dict[Variable, str] = {}  # what is written past the caches, and from where
-        self.full: dict[Variable, str] = {}  # where results with an element for each place go
-        self.in_rows: list[str] = []  # statements at the beginning of a row
+        self.kept: dict[Variable, str] = {}  # full values that are kept between stages
+        self.streamed: dict[Variable, str] = {}  # results stored non-temporally, and their buffers
+        self.full: dict[Variable, str] = {}  # the memory of results with an element per index
+        self.in_rows: list[str] = []  # statements at the start of a row
         self.loops = 0
         self._classify()
 
-    # --- what each value is -------------------------------------------------------------
+    # --- classification of values -------------------------------------------------------
 
     def _classify(self) -> None:
-        """Whether each value is full, or one a row, and the stage that makes it."""
+        """Determine whether each value is full or one per row, and the stage that computes it."""
         for step in self.fused.steps:
             out = step.outs[0]
             level = max((self.levels.get(v, 0) for v in step.reads), default=0)
@@ -79,16 +77,16 @@ class Writer:
                     self.is_row[out] = False
                 self.levels[out] = level
 
-    # --- the memory that it reads and writes ---------------------------------------------
+    # --- memory that the kernel reads and writes ------------------------------------------
 
     def input(self, operand: Any, row: bool) -> tuple[str, str, Place]:
-        """The name, dtype and place of an operand from outside."""
+        """Return the name, dtype and position of an operand that is an input of the kernel."""
         kind = kind_of(operand)
         code = CODES[kind.dtype]
         where = place(kind.shape, self.fused.domain, self.fused.split)
         if kind.size == 1:
             where = Place(1, 1, False)
-        elif row or where is None:  # one a row, without the axes of the columns
+        elif row or where is None:  # one per row, without the axes of the columns
             where = Place(1, self.rows, False)
         key = operand if type(operand) is Variable else id(operand)
         if key not in self.inputs:
@@ -101,7 +99,7 @@ class Writer:
         return self.inputs[key][0], code, where
 
     def _row_of(self, name: str, operand: Variable) -> str:
-        """The statement that finds a row of an operand whose rows lie apart."""
+        """Return the statement that finds a row of an operand whose rows are not adjacent."""
         lead, terms, after = self.fused.domain[:-1], "", 1
         for axis in reversed(range(len(lead))):
             index = "r" if after == 1 else f"(r // {after})"
@@ -112,14 +110,14 @@ class Writer:
         return f"{name}r = within({name}, address({name}){terms}, {zero})"
 
     def output(self, output: Output) -> str:
-        """The name of a new piece of memory to write to."""
+        """Return the name of new memory to write an output to."""
         self.outputs.append(output)
         return f"o{len(self.outputs) - 1}"
 
     def load(self, operand: Any, row: bool) -> tuple[str, str]:
-        """An expression for the operand's element, and its dtype.
+        """Return an expression for the operand's element, and its dtype.
 
-        It has one for each ``row``, whatever else its shape might mean, or is broadcast.
+        With ``row``, the operand has one element per row, whatever else its shape might mean.
         """
         kind = kind_of(operand)
         if type(operand) is not Variable and kind.size == 1:
@@ -132,7 +130,7 @@ class Writer:
             return (f"({text} != 0)" if code == "b1" else text), code
         at = "r"
         if where.count == 1:
-            # Of a single element: LLVM would divide the loop by every choice that 0 leads to.
+            # Of a single element: LLVM would unswitch the loop on every condition on index 0.
             at = "r" if self.rows == 1 and not where.columns else ""
         elif where.repeat * where.count != self.rows or where.repeat != 1:
             at = "r" if where.repeat == 1 else f"(r // {where.repeat})"
@@ -147,10 +145,10 @@ class Writer:
 
 
 def _pitched(fused: Fused, gapped: Mapping[Variable, bool]) -> dict[Variable, bool]:
-    """The operands that are read where they lie, and whether rows are without gaps.
+    """Return the operands that are read in place, and whether their elements are adjacent.
 
-    Where they are not, elements are computed number by number: that pays for the cheap ones.
-    A kernel that writes over operands reads no views: they may be of what it writes over.
+    Where elements are not adjacent they are computed one by one: that pays only for cheap formulas.
+    A kernel that overwrites operands reads no views, which may alias the operand it overwrites.
     """
     domain = fused.domain
     by_rows = fused.split in (len(domain) - 1, len(domain))
@@ -166,7 +164,7 @@ def _pitched(fused: Fused, gapped: Mapping[Variable, bool]) -> dict[Variable, bo
 
 
 class Block:
-    """The statements of one loop body, each value computed once."""
+    """Collect the statements of one loop body, in which each value is computed once."""
 
     def __init__(self, writer: Writer, level: int, row: bool) -> None:
         self.writer = writer
@@ -178,9 +176,9 @@ class Block:
     def value(
         self, operand: Any, known: dict[Any, tuple[str, str]], row: bool = False
     ) -> tuple[str, str]:
-        """The name and dtype of an operand's element; statements that make it are added.
+        """Return the name and dtype of an operand's element, and append its statements.
 
-        A ``row`` operand of a full value has one for each row.
+        A full value used as a ``row`` operand has one element per row.
         """
         writer = self.writer
         key: Any = operand if type(operand) is Variable else id(operand)

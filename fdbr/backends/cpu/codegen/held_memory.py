@@ -1,4 +1,4 @@
-"""Elements of memory whose values are in registers, since they were just read or written."""
+"""Memory elements whose values are in registers because they were just read or written."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -8,22 +8,22 @@ from fdbr.backends.cpu.codegen.llvm_values import Value, kind
 __all__ = ["Held", "Span"]
 
 _Add = Callable[[str], str]
-_FEW = 4  # numbers that are put together to a vector; more are read
+_FEW = 4  # scalars that are combined into a vector; of more, the vector is loaded
 
 
 class Span(NamedTuple):
-    """Elements at even distances.
+    """Describe memory elements at equal distances.
 
     Attributes
     ----------
     memory
-        What marks the memory; nothing if it may be any.
+        The alias scope of the memory, if it is known.
     pointer, root, offset
-        Where they begin: by the names of a pointer and of an integer, and a constant.
+        The start, as the names of a pointer and of an integer, and a constant.
     reach, lanes
-        How many there are, and how long vectors of them are.
+        The number of elements, and of lanes in vectors of them.
     step
-        How far one is from the next; those that are held follow one another.
+        The distance between elements; only spans of adjacent elements are held.
     """
 
     memory: str
@@ -36,18 +36,18 @@ class Span(NamedTuple):
 
 
 class Held:
-    """Values of elements, as long as nothing is written over them."""
+    """Hold the values of memory elements until something is written over them."""
 
     def __init__(self) -> None:
-        # By memory, by what offsets are from, and by offset: a value and which lane of it.
+        # By memory, root and offset: a value, and the lane of it that is the element.
         self.found: dict[str, dict[tuple[str, str], dict[int, tuple[Value, int]]]] = {}
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all values."""
         self.found.clear()
 
     def keep(self, span: Span, value: Value) -> None:
-        """Note what some elements are."""
+        """Record the value of some elements."""
         if span.memory:
             places = self.found.setdefault(span.memory, {})
             known = places.setdefault((span.pointer, span.root), {})
@@ -55,7 +55,7 @@ class Held:
                 known[span.offset + lane] = value, lane
 
     def write(self, span: Span, value: Value) -> None:
-        """Note what elements are from now on, and forget what they may be part of."""
+        """Record a write, and forget the values that it may overlap."""
         if not span.memory:
             self.clear()
             return
@@ -66,9 +66,9 @@ class Held:
         self.keep(span, value)
 
     def read(self, span: Span, add: _Add) -> Value | None:
-        """The value of some elements; `None` if it is not known.
+        """Return the value of some elements, or `None` if it is not known.
 
-        Instructions that put it together are written by ``add``.
+        Instructions that assemble it are emitted by ``add``.
         """
         known = self.found.get(span.memory, {}).get((span.pointer, span.root))
         if not known:
@@ -93,8 +93,8 @@ def _lane(add: _Add, value: Value, lane: int) -> Value:
 
 
 def _part(add: _Add, value: Value, first: int, span: Span) -> Value:
-    """Some lanes of a vector, as a vector."""
-    if value.lanes == 1:  # of one element
+    """Return some lanes of a vector as a vector."""
+    if value.lanes == 1:  # a single element
         text = f"insertelement {kind(value.type, span.lanes)} poison, {value.typed}, i64 0"
     else:
         places = [str(first + i) if i < span.reach else "poison" for i in range(span.lanes)]
@@ -105,7 +105,7 @@ def _part(add: _Add, value: Value, first: int, span: Span) -> Value:
 
 
 def _joined(add: _Add, parts: Sequence[tuple[Value, int]], span: Span) -> Value:
-    """Numbers, as a vector."""
+    """Return scalars assembled into a vector."""
     type = parts[0][0].type
     many, text = kind(type, span.lanes), "poison"
     for i, (value, lane) in enumerate(parts):

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def"
-"""Functions of the kernel language that are one instruction, or a few.
+"""Intrinsics of the kernel language that emit one instruction or a few.
 
-Functions of numbers (`exp`, `tanh` and their kin) are none of them: they come from the values of
-operations, as formulas of these (`formulas`).
+Mathematical functions (`exp`, `tanh` and so on) are not intrinsics: they are formulas traced from
+the value functions of operations (`formulas`).
 """
 
 from math import inf, nan
@@ -20,26 +20,26 @@ f4, f8, i4, i8 = (BUILTINS[name] for name in ("f4", "f8", "i4", "i8"))
 
 @intrinsic
 def number(builder: Builder, bits: Value) -> Value:
-    """The floating number of the same bits."""
+    """Reinterpret an integer's bits as a floating-point number."""
     type = "f4" if bits.type == "i4" else "f8"
     return builder.like(bits, f"bitcast {bits.typed} to {kind(type, bits.lanes)}", type)
 
 
 @intrinsic
 def bits(builder: Builder, x: Value) -> Value:
-    """The integer of the same bits."""
+    """Reinterpret a floating-point number's bits as an integer."""
     type = "i4" if x.type == "f4" else "i8"
     return builder.like(x, f"bitcast {x.typed} to {kind(type, x.lanes)}", type)
 
 
 @intrinsic
 def select(builder: Builder, condition: Value, chosen: Value, otherwise: Value) -> Value:
-    """``chosen if condition else otherwise`` without a branch, which could stop vectorisation."""
+    """Emit ``chosen if condition else otherwise`` as a select: branches prevent vectorisation."""
     return builder.select(condition, chosen, otherwise)
 
 
 def _of_reals(name: str) -> Any:
-    """One of LLVM's functions of several floating numbers of one type."""
+    """Return an intrinsic that calls an LLVM function of floating-point numbers of one type."""
 
     def write(builder: Builder, *values: Value) -> Value:
         first, *_ = values = tuple(builder.alike(*values))
@@ -51,9 +51,9 @@ def _of_reals(name: str) -> Any:
 
 
 def _of_two(order: str) -> Any:
-    """NumPy's larger or smaller one: NaN if one is, and the second of equal ones.
+    """Return NumPy's maximum or minimum: NaN if either is NaN, and the second of equal numbers.
 
-    `llvm.maximum` and `llvm.minimum` order zeros by their signs.
+    `llvm.maximum` and `llvm.minimum` are not used because they order zeros by their signs.
     """
 
     def write(builder: Builder, x: Value, y: Value) -> Value:
@@ -75,16 +75,16 @@ def isfinite(x):
 
 @function("reassoc", "contract")
 def plus(total, x):
-    """The next partial sum; their order is free, so that a loop of them vectorises."""
+    """Add to a partial sum with reassociation allowed, so that a loop of additions vectorises."""
     return total + x
 
 
 def _extreme(comparison: str) -> Any:
     @intrinsic
     def partial(builder: Builder, extreme: Value, x: Value) -> Value:
-        """The next partial extreme of numbers that are not NaN.
+        """Return the next partial extreme of numbers that are not NaN.
 
-        LLVM knows it as one, and vectorises it, where the choice too has the flags that say so.
+        LLVM vectorises the reduction because the select too has the fast-math flags.
         """
         if x.type != extreme.type or x.type not in ("f4", "f8"):
             raise KernelError(f"no extreme is of {extreme.type} and {x.type}")
@@ -96,7 +96,7 @@ def _extreme(comparison: str) -> Any:
 
 
 def scalar(name: str) -> Any:
-    """A function of single numbers in double precision, which is called as it is."""
+    """Return the intrinsic that calls a scalar function in double precision."""
 
     def write(builder: Builder, *values: Value) -> Value:
         if any(value.varies for value in values):

@@ -1,11 +1,12 @@
-"""Kernels of fused steps that join elements as a user says.
+"""Kernels of fused steps that reduce elements by a user's combining function.
 
-What is joined is kept in *lanes*: several joined states side by side, so that an element of the
-next vector is joined to each of a vector of lanes.  In the end the lanes are joined by halves.
+The states of the reduction are kept in *lanes*: several partial states side by side, so that each
+element of the next vector is combined with its own lane.  At the end the lanes are halved until one
+is left.
 
-- Along the last axes there are lanes for each row, one after the other.
-- Along the first axes, a lane for each column, of each thread.
-- Along all of them, lanes for all that a thread does.
+- Along the last axes, each row in turn uses the lanes.
+- Along the first axes, each thread has a lane per column.
+- Along all axes, each thread has lanes for all its elements.
 """
 
 from collections.abc import Sequence
@@ -20,13 +21,13 @@ from fdbr.compiler.ir.reductions import join_of
 
 __all__ = ["join_body"]
 
-_LANES = 64  # a few vectors, so that none waits for the one before
+_LANES = 64  # several vectors, so that no combination waits for the previous one
 
 Lines = list[str]
 
 
 def join_body(writer: Writer) -> tuple[Lines, tuple[Join, ...]]:
-    """The statements of a kernel, and how the parts of its threads are joined."""
+    """Return the statements of a kernel, and how the results of its threads are combined."""
     joins = [_Join(writer, step) for step in writer.fused.steps if join_of(step) is not None]
     long = [join for join in joins if not join.of_rows]
     found: Lines = []
@@ -41,7 +42,7 @@ def join_body(writer: Writer) -> tuple[Lines, tuple[Join, ...]]:
 
 
 class _Join:
-    """One step that joins elements: its lanes, and where its results go."""
+    """Generate one reducing step: its lanes, and the memory of its results."""
 
     def __init__(self, writer: Writer, step: Instruction) -> None:
         self.writer, self.step = writer, step
@@ -54,7 +55,7 @@ class _Join:
         if self.of_rows:
             self.count = min(_LANES, 1 << (writer.columns.bit_length() - 1))
         rest = () if self.whole else fused.domain[fused.split :]
-        self.places: list[int] = []  # of outputs, one for each part
+        self.places: list[int] = []  # the indices of outputs, one per part of the state
         self.lanes: list[str] = []
         for out in step.outs:
             self.places.append(len(writer.outputs))
@@ -73,20 +74,20 @@ class _Join:
 
     @property
     def joined(self) -> Join:
-        """The description by which the results of threads are joined."""
+        """Return the description by which the results of threads are combined."""
         return Join(self.step.params["combine"], tuple(self.places), self.flag)
 
     def at(self, lane: str) -> list[str]:
-        """The elements of a lane."""
+        """Return the elements of a lane."""
         return [f"{name}[thread * {self.count} + {lane}]" for name in self.lanes]
 
     def read(self, lane: str) -> list[str]:
-        """Expressions for the values of a lane."""
+        """Return expressions for the values of a lane."""
         pairs = zip(self.at(lane), self.codes, strict=True)
         return [f"({text} != 0)" if code == "b1" else text for text, code in pairs]
 
     def put(self, lane: str, texts: Sequence[str]) -> Lines:
-        """The statements that write a lane, all of whose values are computed first."""
+        """Return the statements that write a lane after all its values are computed."""
         names = [f"n{i}" for i in range(len(texts))]
         lines = [f"{name} = {text}" for name, text in zip(names, texts, strict=True)]
         for place, name, out in zip(self.at(lane), names, self.step.outs, strict=True):
@@ -94,7 +95,7 @@ class _Join:
         return lines
 
     def element(self, lane: str, first: bool) -> Lines:
-        """The statements that join the element of row ``r`` and column ``c`` to a lane."""
+        """Return the statements that combine the element of row ``r``, column ``c`` with a lane."""
         block = Block(self.writer, _next(self.writer), False)
         values = [block.value(operand, {})[0] for operand in self.step.operands]
         if first:
@@ -102,7 +103,7 @@ class _Join:
         return [*block.lines, *self.merged(lane, values)]
 
     def merged(self, lane: str, values: Sequence[str]) -> Lines:
-        """The statements that join values to a lane."""
+        """Return the statements that combine values with a lane."""
         own = [f"p{i}" for i in range(len(values))]
         others = [f"q{i}" for i in range(len(values))]
         lines = [f"{p} = {text}" for p, text in zip(own, self.read(lane), strict=True)]
@@ -110,7 +111,7 @@ class _Join:
         return lines + self.put(lane, self.writer.elements.joined(self.step, own, others))
 
     def halved(self) -> Lines:
-        """The statements that join all lanes to the first."""
+        """Return the statements that combine all lanes into the first."""
         lines, count = [], self.count
         while count > 1:
             half = count // 2
@@ -120,7 +121,7 @@ class _Join:
         return lines
 
     def stored(self, place: str) -> Lines:
-        """The statements that write what is joined, which is in the first lane."""
+        """Return the statements that write the result, which is in the first lane."""
         return [
             store(f"o{i}[{place}]", text, out.kind.dtype)
             for i, text, out in zip(self.places, self.read("0"), self.step.outs, strict=True)
@@ -129,7 +130,7 @@ class _Join:
 
 
 def _next(writer: Writer) -> int:
-    """A number for the names of one more loop."""
+    """Return a number for the names of one more loop."""
     writer.loops += 1
     return writer.loops
 
@@ -139,7 +140,7 @@ def _inside(lines: Sequence[str]) -> Lines:
 
 
 def _full(writer: Writer, place: str) -> Lines:
-    """The statements that write the results with an element for each place."""
+    """Return the statements that write the results with an element per index."""
     block = Block(writer, _next(writer), False)
     lines: Lines = []
     for out in writer.fused.outs:
@@ -158,7 +159,7 @@ def _outputs(writer: Writer) -> None:
 
 
 def _flat(writer: Writer, joins: Sequence[_Join]) -> Lines:
-    """Elements one after the other, as many at once as there are lanes."""
+    """Emit a loop over all elements, which takes as many at once as there are lanes."""
     _outputs(writer)
 
     def loop(lane: str, first: bool) -> Lines:
@@ -179,7 +180,7 @@ def _flat(writer: Writer, joins: Sequence[_Join]) -> Lines:
 
 
 def _by_rows(writer: Writer, joins: Sequence[_Join], long: bool) -> Lines:
-    """Row after row; what is joined along rows begins with the first."""
+    """Emit a loop over rows; a reduction along rows starts from the first row."""
     _outputs(writer)
 
     def row(first: bool) -> Lines:
@@ -206,7 +207,7 @@ def _by_rows(writer: Writer, joins: Sequence[_Join], long: bool) -> Lines:
 
 
 def _along(join: _Join, columns: int) -> Lines:
-    """The statements that join the elements of one row."""
+    """Return the statements that combine the elements of one row."""
     count = join.count
     blocks, rest = divmod(columns, count)
     lines = [f"for c in range({count}):", *_inside(join.element("c", True))]

@@ -1,4 +1,4 @@
-"""Expressions of the kernel language, and what its names stand for."""
+"""Expressions of the kernel language, and the values that its names are bound to."""
 
 import ast
 import functools
@@ -35,16 +35,16 @@ _COMPARISONS: dict[type, str] = {
 
 
 class Expressions(Builder):
-    """A writer of expressions.
+    """Emit the expressions of a kernel.
 
     Attributes
     ----------
     values
-        What each name stands for at the place that is being written.
+        The value that each name is bound to at this point.
     lost
-        The names that have no value there, though they had one, and why.
+        The names that are no longer bound here, and why.
     used
-        The values that were asked for by name.
+        The values that were read by name.
     """
 
     def __init__(self, module: Module, scope: dict[str, Any], flags: str) -> None:
@@ -55,7 +55,7 @@ class Expressions(Builder):
         self.used: set[str] = set()
 
     def called(self, function: Function, types: tuple[str, ...]) -> tuple[str, str | None]:
-        """The call of a function for arguments of some types, and its result's type."""
+        """Return the call of a function for argument types, and the type of its result."""
         raise NotImplementedError
 
     # --- names
@@ -81,7 +81,7 @@ class Expressions(Builder):
         self.lost[name] = why
 
     def joined(self, a: Value, first: str, b: Value, second: str) -> Value:
-        """The value that comes from one block or from another."""
+        """Return the phi of values from two blocks."""
         self.used |= {a.text, b.text}
         return Value(a.type, self.add(phi(a, first, b.text, second)))
 
@@ -117,7 +117,7 @@ class Expressions(Builder):
         return self.invert(x) if isinstance(node.op, ast.Invert) else x
 
     def compared(self, node: ast.Compare) -> Value:
-        """Comparisons one after the other, until one is false."""
+        """Emit chained comparisons, which end at the first one that is false."""
         signs = [pick(_COMPARISONS, op) for op in node.ops]
         left = self.value(node.left)
 
@@ -139,7 +139,7 @@ class Expressions(Builder):
         return self.until(isinstance(node.op, ast.Or), parts)
 
     def until(self, last: bool, parts: Sequence[Callable[[], Value]]) -> Value:
-        """Truth values one after the other, until one is ``last``."""
+        """Emit truth values in order, and stop at the first that is ``last``."""
         *others, end = parts
         ends, after = [], self.label()
         for part in others:
@@ -187,7 +187,7 @@ class Expressions(Builder):
         return self.applied(found, [self.strong(arg) for arg in args])
 
     def applied(self, function: Function, args: Sequence[Value]) -> Value | None:
-        """Write a call of a function."""
+        """Emit a call of a function."""
         head, result = self.called(function, tuple([arg.type for arg in args]))
         text = f"call {head}({', '.join([arg.typed for arg in args])})"
         if result is None:
@@ -197,12 +197,12 @@ class Expressions(Builder):
 
 
 def phi(a: Value, first: str, text: str, second: str) -> str:
-    """A phi node: one value from one block, and another of its type from another."""
+    """Return a phi node of a value from one block and one of its type from another."""
     return f"phi {a.typed.removesuffix(a.text)}[ {a.text}, %{first} ], [ {text}, %{second} ]"
 
 
 def pick(table: dict[type, Any], node: ast.AST) -> Any:
-    """Look up a node of Python's syntax, or raise an error that names it."""
+    """Return the entry for a node of Python's syntax tree, or raise an error that names it."""
     try:
         return table[type(node)]
     except KeyError:

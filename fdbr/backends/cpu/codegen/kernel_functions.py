@@ -1,8 +1,8 @@
-"""The functions that the kernel language has: those that are written in it, and intrinsics.
+"""The functions of the kernel language: those that are written in it, and intrinsics.
 
-An *intrinsic* writes its instructions itself.  A *function* is Python's, in the kernel language;
-it becomes one of LLVM's for the types of the arguments that it is called with, and disappears where
-it is called.
+An *intrinsic* emits its instructions itself.  A *function* is Python code in the kernel language;
+it becomes an LLVM function for the types of the arguments that it is called with, and is always
+inlined.
 """
 
 import ast
@@ -22,10 +22,10 @@ _TRIALS = 20
 
 
 def parsed(text: str) -> ast.Module:
-    """The tree of a text of Python's.
+    """Parse Python source to a syntax tree.
 
-    Up to 3.12, CPython counts how deep the trees are that all threads are making in one number, and
-    raises SystemError where they have got in each other's way.
+    Up to 3.12, CPython counts the recursion depth of all threads' parsers in one variable, and
+    raises SystemError where concurrent parses disturb it, so the call is retried.
     """
     for _ in range(_TRIALS):
         with contextlib.suppress(SystemError):
@@ -34,29 +34,29 @@ def parsed(text: str) -> ast.Module:
 
 
 class Intrinsic:
-    """A function that writes its instructions itself."""
+    """Describe a function that emits its own instructions."""
 
     def __init__(self, write: Callable[..., Value | None]) -> None:
         self.write = write
         self.code = write.__code__
 
     def takes(self, count: int) -> bool:
-        """Whether it can be called with so many arguments."""
+        """Return whether the intrinsic accepts so many arguments."""
         least, several = self.code.co_argcount - 1, bool(self.code.co_flags & inspect.CO_VARARGS)
         return count >= least if several else count == least
 
 
 class Function:
-    """A function written in the kernel language, and called from it.
+    """Describe a function that is written in the kernel language and called from it.
 
     Attributes
     ----------
     scope
-        What it may name.
+        The globals that its code may use.
     flags
-        What LLVM may do with its floating operations.
+        The fast-math flags of its floating-point operations.
     tree
-        Its text, taken apart.
+        Its syntax tree.
     """
 
     def __init__(self, tree: ast.FunctionDef, scope: dict[str, Any], flags: str = "") -> None:
@@ -67,7 +67,7 @@ class Function:
 
 
 class Library(Function):
-    """A function that stands in a module of Python's."""
+    """Describe a function of the kernel language that is defined in a Python module."""
 
     def __init__(self, python: Callable[..., Any], flags: str) -> None:
         self.python, self.scope, self.flags = python, python.__globals__, flags
@@ -80,14 +80,14 @@ class Library(Function):
 
 
 def intrinsic(write: Callable[..., Value | None]) -> Any:
-    """A function of a builder and of values, which writes what kernels that call it do."""
+    """Declare a function of a builder and values as an intrinsic."""
     return Intrinsic(write)
 
 
 def function(*flags: str) -> Callable[[Callable[..., Any]], Any]:
-    """A function in the kernel language, for arguments of all types for which it has a meaning.
+    """Declare a function in the kernel language, generic over the types of its arguments.
 
-    The ``flags`` say what LLVM may do with its floating operations.
+    The ``flags`` are the fast-math flags of its floating-point operations.
     """
     return lambda python: Library(python, " ".join(flags))
 
@@ -115,7 +115,7 @@ def _absolute(builder: Builder, x: Value) -> Value:
 
 
 def of_real(name: str) -> Any:
-    """One of LLVM's functions of a floating number."""
+    """Return an intrinsic that calls an LLVM function of one floating-point number."""
 
     def write(builder: Builder, x: Value) -> Value:
         if x.type not in ("f4", "f8"):

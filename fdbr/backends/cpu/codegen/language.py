@@ -1,4 +1,4 @@
-"""Access to arrays from kernels: elements and strides, found from the arrays' objects."""
+"""Intrinsics by which kernels access arrays: elements and strides, read from the array objects."""
 
 from fdbr.backends.cpu.codegen.kernel_functions import intrinsic
 from fdbr.backends.cpu.codegen.llvm_text import Builder
@@ -6,42 +6,42 @@ from fdbr.backends.cpu.codegen.llvm_values import Value
 
 __all__ = ["HEAD", "NAMES"]
 
-# A NumPy array is an object whose first field, after Python's own head, is the address of its
-# data: that is the layout of NumPy's C interface, `PyArrayObject_fields`.
+# The first field of a NumPy array object after CPython's header is the address of its data: that is
+# the layout of NumPy's C interface, `PyArrayObject_fields`.
 HEAD: int = object.__basicsize__
-_STRIDES = HEAD + 24  # behind the number of dimensions and the address of the shape
+_STRIDES = HEAD + 24  # after the number of dimensions and the shape's address
 
 
 def _entry(builder: Builder, table: Value, index: Value) -> Value:
-    """An integer of a table."""
+    """Load an integer from a table."""
     offset = builder.binary("*", index, builder.literal(8))
     place = builder.pointer(builder.binary("+", table, offset))
     return Value("i8", builder.add(f"load i64, ptr {place}"))
 
 
 def _field(builder: Builder, address: Value, offset: int) -> Value:
-    """An integer so many bytes behind an address."""
+    """Load an integer at a byte offset from an address."""
     place = builder.pointer(builder.binary("+", address, builder.literal(offset)))
     return Value("i8", builder.add(f"load i64, ptr {place}"))
 
 
 @intrinsic
 def pointer(builder: Builder, address: Value, like: Value) -> Value:
-    """A pointer to numbers of a type."""
+    """Return an address as a pointer to numbers of a type."""
     return Value(f"*{like.type}", builder.pointer(address))
 
 
 @intrinsic
 def within(builder: Builder, array: Value, address: Value, like: Value) -> Value:
-    """A pointer to numbers of a type, to an address in the memory of an array of the table."""
+    """Return a typed pointer to an address within the memory of an array of the table."""
     return Value(f"*{like.type}", builder.pointer(address), None, array.apart)
 
 
 @intrinsic
 def data(builder: Builder, table: Value, index: Value, like: Value) -> Value:
-    """A pointer to the elements of the array whose object's address stands in the table.
+    """Return a pointer to the elements of the array object whose address is in the table.
 
-    Arrays of a table have no memory in common, unless all of them are only read.
+    The arrays of a table do not alias, unless all of them are only read.
     """
     place = builder.pointer(_field(builder, _entry(builder, table, index), HEAD))
     apart = "" if index.literal is None else builder.module.apart(index.literal)
@@ -50,31 +50,31 @@ def data(builder: Builder, table: Value, index: Value, like: Value) -> Value:
 
 @intrinsic
 def stride(builder: Builder, table: Value, index: Value, axis: Value) -> Value:
-    """The bytes from one element to the next along an axis of an array of the table."""
+    """Return an array's stride along an axis, in bytes."""
     return _entry(builder, _field(builder, _entry(builder, table, index), _STRIDES), axis)
 
 
 @intrinsic
 def word(builder: Builder, table: Value, index: Value) -> Value:
-    """An integer of a table."""
+    """Load an integer from a table."""
     return _entry(builder, table, index)
 
 
 @intrinsic
 def address(builder: Builder, pointer: Value) -> Value:
-    """A pointer as a number."""
+    """Return a pointer as an integer."""
     return Value("i8", builder.add(f"ptrtoint {pointer.typed} to i64"))
 
 
 @intrinsic
 def at(builder: Builder, place: Value, like: Value) -> Value:
-    """The element at an address."""
+    """Load the element at an address."""
     return builder.read(Value(f"*{like.type}", builder.pointer(place)), builder.literal(0))
 
 
 @intrinsic
 def take(builder: Builder, table: Value, index: Value) -> Value:
-    """The integer of a table, which is one more for the next thread that takes it."""
+    """Take the next value of a counter in the table, atomically among threads."""
     offset = builder.binary("*", index, builder.literal(8))
     counter = builder.pointer(builder.binary("+", table, offset))
     return Value("i8", builder.add(f"atomicrmw add ptr {counter}, i64 1 monotonic"))

@@ -1,6 +1,6 @@
-"""Modules and functions in LLVM's language, and the instructions in them.
+"""LLVM modules and functions, and the instructions in them.
 
-What is computed twice in a row of instructions without a branch is computed once.
+Common subexpressions within a basic block are emitted once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,31 +15,31 @@ _IMPURE = frozenset({"load", "call", "phi", "atomicrmw"})
 
 
 class Module:
-    """The module of a kernel: its functions, and declarations of LLVM's own."""
+    """Collect the functions, declarations and metadata of a kernel's LLVM module."""
 
     def __init__(self) -> None:
         self.declared: dict[str, None] = {}
-        self.functions: dict[Any, Any] = {}  # the name and the type of the result, by signature
+        self.functions: dict[Any, Any] = {}  # name and result type, by signature
         self.texts: list[str] = []
         self.notes: dict[str, str] = {}
         self.domain = self.note("distinct !{*}")
         self.scopes: list[str] = []
         self.marks: dict[Any, str] = {}
-        self.final = True  # whether nobody has to improve it
-        self.vectors = True  # whether loops may be written in vectors
+        self.final = True  # whether no optimisation passes are needed
+        self.vectors = True  # whether loops may be emitted as vectors
 
     def text(self) -> str:
-        """All of it."""
+        """Return the text of the module."""
         notes = [f"{name} = {text}" for text, name in self.notes.items()]
         return "\n".join([*self.declared, *self.texts, *notes])
 
     def note(self, text: str) -> str:
-        """The name of a piece of metadata; a star stands for its own name."""
+        """Return the name of a new metadata node; a star in the text is replaced by that name."""
         name = f"!{len(self.notes)}"
         return self.notes.setdefault(text.replace("*", name), name)
 
     def apart(self, memory: Any) -> str:
-        """The metadata of accesses to memory that does not alias other such memory."""
+        """Return the metadata of accesses to memory that does not alias other such memory."""
         if memory not in self.marks:
             scope = self.note(f"distinct !{{*, {self.domain}}}")
             others = self.note(f"!{{{', '.join(self.scopes)}}}")
@@ -49,7 +49,7 @@ class Module:
 
 
 class Cell:
-    """A variable that changes in an intrinsic's loops: its type, and its register at present."""
+    """Hold a variable that changes in an intrinsic's loops: its type and its current register."""
 
     __slots__ = ("text", "type")
 
@@ -58,22 +58,22 @@ class Cell:
 
 
 class Instructions:
-    """The instructions of a function in the making.
+    """Collect the instructions of a function under construction.
 
     Attributes
     ----------
     flags
-        What the compiler may do with floating operations.
+        The fast-math flags of floating-point operations.
     block
-        The label of the block that is being written.
+        The label of the current basic block.
     lanes
-        How many numbers a vector has, in a loop of vectors; 1 elsewhere.
+        The number of lanes in a vector loop; 1 elsewhere.
     mask, there
-        Which of them there are, if not all, and how many.
+        The mask of active lanes, if not all are active, and their number.
     gathers
-        Whether they may be of elements that lie apart.
+        Whether vector accesses may gather elements that are not adjacent.
     held
-        What is known of memory.
+        The memory elements whose values are known.
     """
 
     def __init__(self, module: Module, flags: str = "") -> None:
@@ -85,17 +85,17 @@ class Instructions:
         self.block = "entry"
         self.lanes, self.mask, self.there = 1, "", 1
         self.gathers = False
-        self.known: dict[str, str] = {}  # what was computed in this block
+        self.known: dict[str, str] = {}  # registers of expressions computed in this block
         self.held = Held()
-        self.ranges: dict[str, range] = {}  # where integers lie, by name, if that is known
+        self.ranges: dict[str, range] = {}  # the known ranges of integers, by name
 
     def name(self) -> str:
-        """A name that nothing else has."""
+        """Return a new, unique register name."""
         self.count += 1
         return f"%v{self.count}"
 
     def add(self, text: str) -> str:
-        """The name of an instruction's result."""
+        """Emit an instruction, and return the register of its result."""
         how = text.partition(" ")[0]
         function = text.partition("@")[2] if how == "call" else ""
         pure = how not in _IMPURE or (function[:5] == "llvm." and function[5:11] != "masked")
@@ -111,28 +111,28 @@ class Instructions:
         return found
 
     def put(self, line: str, pure: bool) -> None:
-        """Write a line; one that is ``pure`` may stand wherever its operands are known."""
+        """Emit a line; a ``pure`` one may be moved to wherever its operands are known."""
         self.lines.append(line)
 
     def do(self, text: str) -> None:
-        """An instruction without a result."""
+        """Emit an instruction without a result."""
         self.lines.append(f"  {text}")
         if not text.startswith("br "):
             self.held.clear()
 
     def label(self) -> str:
-        """A name for a block."""
+        """Return a new label."""
         self.count += 1
         return f"b{self.count}"
 
     def begin(self, label: str) -> None:
-        """Begin a block."""
+        """Begin a basic block."""
         self.lines.append(f"{label}:")
         self.block = label
         self.forget()
 
     def forget(self) -> None:
-        """Take nothing for known that was computed or read before."""
+        """Forget all values that were computed or read before."""
         self.known = {}
         self.held.clear()
 
@@ -143,7 +143,7 @@ class Instructions:
         self.do(f"br i1 {condition}, label %{yes}, label %{no}{mark}")
 
     def call(self, name: str, result: str, *args: tuple[str, str]) -> str:
-        """A call of one of LLVM's functions, with types and arguments."""
+        """Emit a call of an LLVM function, with types and arguments."""
         types = ", ".join([f"{type} immarg" if type == "i32" else type for type, _ in args])
         self.module.declared[f"declare {result} @{name}({types})"] = None
         text = f"call {result} @{name}({', '.join([f'{type} {x}' for type, x in args])})"
@@ -154,9 +154,9 @@ class Instructions:
 
     @contextmanager
     def loop(self, first: str, stop: str) -> Iterator[str]:
-        """Write what is done for each integer from one to before another; gives its name.
+        """Emit a loop over the integers from ``first`` to before ``stop``; yields the index's name.
 
-        What the ``cells`` hold is carried from turn to turn.
+        The values of the ``cells`` are carried from iteration to iteration.
         """
         before, body, after = self.block, self.label(), self.label()
         self.branch(self.add(f"icmp slt i64 {first}, {stop}"), body, after)
@@ -183,7 +183,7 @@ class Instructions:
 
     @contextmanager
     def where(self, condition: str) -> Iterator[None]:
-        """Write what is done if something holds."""
+        """Emit instructions that are executed only if a condition holds."""
         before, body, after = self.block, self.label(), self.label()
         self.branch(condition, body, after)
         self.begin(body)
@@ -196,7 +196,7 @@ class Instructions:
     def _join(
         self, label: str, starts: Sequence[str], first: str, news: Sequence[str], second: str
     ) -> None:
-        """Begin the block in which cells hold what comes from one block or from another."""
+        """Begin the block in which cells get phis of their values from two blocks."""
         self.begin(label)
         for cell, start, new in zip(self.cells, starts, news, strict=True):
             text = f"phi {cell.type} [ {start}, %{first} ], [ {new}, %{second} ]"

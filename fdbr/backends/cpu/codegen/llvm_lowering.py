@@ -1,9 +1,8 @@
-"""From the kernel language to LLVM's.
+"""Lowering of the kernel language to LLVM.
 
-The kernel language is a part of Python's: a function of numbers and pointers, with loops over
-ranges, ``while``, ``if``, assignments to names and to elements of pointers, and calls of what is
-marked as an `intrinsic` or a `function` of the language.  Each name has a type where it is
-assigned, which depends on nothing that happens when the kernel runs.
+The kernel language is a subset of Python: a function of numbers and pointers, with loops over
+ranges, ``while``, ``if``, assignments to names and to elements of pointers, and calls of functions
+declared as `intrinsic` or `function`.  Each name has a static type where it is assigned.
 """
 
 import ast
@@ -21,19 +20,19 @@ from fdbr.backends.cpu.codegen.vector_loops import VectorLoops
 __all__ = ["lower"]
 
 _ARGUMENTS = [Value("i8", f"%{name}") for name in ("table", "start", "stop", "thread")]
-_FEW = 4  # turns of a loop that is written out
-_MOST = 64  # statements of all its turns
-_SHORT = 2  # statements of a function that is written out where it is called
+_FEW = 4  # iterations of a loop that is unrolled
+_MOST = 64  # statements in all its iterations
+_SHORT = 2  # statements of a function that is inlined here
 _POSITIVE = f"range(i64 0, {1 << 62})"
 _Carried = dict[str, tuple[Value, str]]
 
 
 def lower(source: str, scope: dict[str, Any]) -> tuple[str, bool]:
-    """A module in LLVM's language with the last function of a source, ``kernel``.
+    """Return an LLVM module with ``kernel``, the last function of a source.
 
-    And whether LLVM need not improve it before it chooses instructions.
+    Also return whether it needs no optimisation passes before instruction selection.
 
-    ``scope`` has what the source may name beside the functions that stand before it.
+    ``scope`` has the names that the source may use beside the functions defined before.
     """
     tree = parsed(source)
     scope = dict(scope)
@@ -45,7 +44,7 @@ def lower(source: str, scope: dict[str, Any]) -> tuple[str, bool]:
             exec(compile(ast.Module([statement], []), "<fdbr kernel>", "exec"), scope)
     try:
         return _module(kernel, scope, vectors=True)
-    except KernelError:  # a name is used behind a loop of vectors, perhaps
+    except KernelError:  # for instance, a name is used after a vector loop
         return _module(kernel, scope, vectors=False)
 
 
@@ -66,20 +65,20 @@ def _finish(lowering: Builder, head: str) -> None:
 
 
 class _Lowering(VectorLoops):
-    """A function of the kernel language on its way to LLVM's.
+    """Lower a function of the kernel language to LLVM.
 
     Attributes
     ----------
     line
-        The line that is being written.
+        The number of the current source line.
     """
 
     line = 0
 
     def __init__(self, module: Module, scope: dict[str, Any], flags: str) -> None:
         super().__init__(module, scope, flags)
-        self.inside: list[Function] = []  # the functions that are written where they are called
-        self.narrow = False  # whether loops of few turns are to be those of one of many
+        self.inside: list[Function] = []  # the functions that are being inlined
+        self.narrow = False  # whether short inner loops are left to a vectorised outer one
 
     def called(self, function: Function, types: tuple[str, ...]) -> tuple[str, str | None]:
         module = self.module
@@ -116,7 +115,7 @@ class _Lowering(VectorLoops):
             self.scope, self.flags, self.values, self.lost = outer
 
     def body(self, tree: ast.FunctionDef, arguments: Sequence[Value]) -> Value | None:
-        """Write the body, but for the return; gives the value that it returns."""
+        """Emit the body without the return, and return the value that it returns."""
         names = [arg.arg for arg in tree.args.args]
         if len(names) != len(arguments):
             raise KernelError(f"{tree.name} takes {len(names)} arguments, not {len(arguments)}")
@@ -174,7 +173,7 @@ class _Lowering(VectorLoops):
     def expression(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Call):
             self.call_named(node.value)
-        elif not isinstance(node.value, ast.Constant):  # a docstring
+        elif not isinstance(node.value, ast.Constant):  # not a docstring
             raise KernelError("an expression that is not used")
 
     def choose(self, node: ast.If) -> None:
@@ -250,7 +249,7 @@ class _Lowering(VectorLoops):
         self.lose(node.target.id, "has no value after its loop")
 
     def write_out(self, node: ast.For, turns: range) -> None:
-        """Write turn after turn, without a loop."""
+        """Unroll a loop completely."""
         assert isinstance(node.target, ast.Name)
         for turn in turns:
             self.bind(node.target.id, Value("i8", str(turn)))
@@ -258,7 +257,7 @@ class _Lowering(VectorLoops):
         self.lose(node.target.id, "has no value after its loop")
 
     def bounds(self, node: ast.For) -> tuple[Value, Value, Value]:
-        """The first number of a loop's range, the one before which it ends, and its step."""
+        """Return the start, stop and step of a loop's range."""
         call: Any = node.iter
         plain = isinstance(call, ast.Call) and ast.unparse(call.func) == "range"
         if not plain or not 0 < len(call.args) < 4 or node.orelse:
@@ -297,10 +296,10 @@ class _Lowering(VectorLoops):
         self.leave(outer)
 
     def enter(self, parts: Parts) -> tuple[int, set[str], dict[str, tuple[Value, str]]]:
-        """Begin what is repeated: names that it changes stand for what the last round made.
+        """Begin a loop: each name that it assigns becomes a phi.
 
-        Returns where that is to be written, the names that there are, and for those that change
-        their values before and the names that LLVM is to know them by.
+        Returns where to insert the phis, the bound names, and for each carried name its value
+        before the loop and its phi's register.
         """
         carried = {}
         for name in parts.assigned:
@@ -311,7 +310,7 @@ class _Lowering(VectorLoops):
         return len(self.lines), set(self.values), carried
 
     def repeat(self, carried: _Carried, at: int, before: str) -> None:
-        """Write, at the end of what is repeated, what names stood for at its beginning."""
+        """Emit, at the end of a loop, the phis for its carried names."""
         lines = []
         for name, (old, text) in carried.items():
             new = self.values.get(name)
@@ -326,15 +325,15 @@ class _Lowering(VectorLoops):
         self.lines[at:at] = lines
 
     def leave(self, outer: set[str]) -> None:
-        """Forget, behind what may never have been done, the names that it has made."""
+        """Unbind, after code that may not have run, the names that it assigned."""
         for name in self.values.keys() - outer:
             self.lose(name, "may have no value")
 
 
 def _is_narrow(node: ast.For) -> bool:
-    """Whether a loop is around others of few turns: a vector is better made of its own turns.
+    """Return whether a loop contains only short loops, so that vectorising it is better than them.
 
-    That is none whose number of turns stands in memory: each of them needs the one before.
+    A loop whose trip count is loaded from memory does not count: its iterations are sequential.
     """
     args = node.iter.args if isinstance(node.iter, ast.Call) else []
     if any(isinstance(arg, ast.Subscript) for arg in args):
@@ -346,14 +345,14 @@ def _is_narrow(node: ast.For) -> bool:
 
 
 def _turns(node: ast.For) -> int:
-    """The number of a loop's turns, if it is a constant; otherwise 0."""
+    """Return a loop's trip count if it is constant, otherwise 0."""
     args = node.iter.args if isinstance(node.iter, ast.Call) else []
     last = args[0] if len(args) == 1 else None
     return last.value if isinstance(last, ast.Constant) and type(last.value) is int else 0
 
 
 def _weight(node: ast.For | ast.While) -> int:
-    """About how many statements the turns of a loop are."""
+    """Return the approximate number of statements in all iterations of a loop."""
     total = 0
     for statement in node.body:
         total += _weight(statement) if isinstance(statement, ast.For | ast.While) else 1

@@ -1,7 +1,7 @@
-"""Arithmetic in LLVM's language.
+"""Arithmetic in LLVM.
 
-Types mix as NumPy's do: numbers that are written down take the type of what they meet, ``f4`` and
-``i8`` make ``f8``.  A number that meets a vector is spread over its lanes.
+Types are promoted as NumPy promotes them: literals are weakly typed, and ``f4`` with ``i8`` gives
+``f8``.  A scalar that is combined with a vector is broadcast to its lanes.
 """
 
 import math
@@ -28,21 +28,21 @@ _ORDERS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
 class Numbers(Instructions):
-    """A writer of arithmetic."""
+    """Emit arithmetic."""
 
     def literal(self, number: Any) -> Value:
-        """A number that is written down."""
+        """Return a literal number as a weakly typed value."""
         if isinstance(number, bool):
             return Value("b1", "true" if number else "false")
         type = "i8" if isinstance(number, int) else "f8"
         return Value(type, _written(number, type), number)
 
     def strong(self, value: Value) -> Value:
-        """The same value, of which nobody knows that it was written down."""
+        """Return the same value, no longer weakly typed."""
         return value if value.literal is None else Value(value.type, value.text)
 
     def cast(self, value: Value, type: str) -> Value:
-        """A number in another type."""
+        """Convert a value to another type."""
         if value.literal is not None:
             number = value.literal
             return Value(type, _written(number if type in _FLOATS else int(number), type))
@@ -54,11 +54,11 @@ class Numbers(Instructions):
         return self.like(value, f"{how} {value.typed} to {kind(type, value.lanes)}", type)
 
     def like(self, value: Value, text: str, type: str = "") -> Value:
-        """The result of an instruction, with as many lanes as a value; of its type or another."""
+        """Return the result of an instruction as a value with the lanes of another."""
         return Value(type or value.type, self.add(text), lanes=value.lanes)
 
     def spread(self, value: Value, lanes: int = 1) -> Value:
-        """A value with as many lanes as others have, or with those that it counts."""
+        """Broadcast a value to the given lanes, or expand the lane indices that it counts."""
         if value.counts is not None:
             first = self.spread(self.first(value), self.lanes)
             return self.like(first, f"add nsw {first.typed}, {self.steps(value)}")
@@ -72,12 +72,12 @@ class Numbers(Instructions):
         return Value(value.type, self.add(text), lanes=lanes)
 
     def steps(self, value: Value) -> str:
-        """The steps from the first lane to each, of a value that counts lanes."""
+        """Return the vector of offsets from the first lane, for a value that counts lanes."""
         assert value.counts is not None
         return f"<{', '.join(f'i64 {k * value.counts.step}' for k in range(self.lanes))}>"
 
     def first(self, value: Value) -> Value:
-        """The number in the first lane of what counts."""
+        """Return the first lane of a value that counts lanes."""
         assert value.counts is not None
         name, more, _ = value.counts
         return (
@@ -87,11 +87,11 @@ class Numbers(Instructions):
         )
 
     def truth(self, value: Value) -> Value:
-        """Whether a number is not zero."""
+        """Return whether a number is not zero."""
         return value if value.type == "b1" else self.compare("!=", value, self.literal(0))
 
     def alike(self, *values: Value) -> list[Value]:
-        """Values in their common type."""
+        """Convert values to their common type."""
         type = values[0].type
         if any(value.is_pointer for value in values):
             if any(value.type != type for value in values):
@@ -108,7 +108,7 @@ class Numbers(Instructions):
         return [self.spread(self.cast(value, type), lanes) for value in values]
 
     def binary(self, sign: str, a: Value, b: Value) -> Value:
-        """Two numbers and one of Python's operators."""
+        """Apply a binary operator of Python's."""
         if a.literal is not None and b.literal is not None and sign in _FOLDED:
             return self.literal(_FOLDED[sign](a.literal, b.literal))
         found = self.counted(sign, a, b)
@@ -144,7 +144,7 @@ class Numbers(Instructions):
         return found
 
     def _ranged(self, text: str, name: str, a: Value, b: Value) -> None:
-        """Note where a sum, a difference or a product lies."""
+        """Record the range of a sum, difference or product."""
         first, second = self.range_of(a), self.range_of(b)
         if first and second:
             sign = {"add": "+", "sub": "-", "mul": "*"}[name]
@@ -153,17 +153,17 @@ class Numbers(Instructions):
             self.ranges[text] = range(min(made), max(made) + 1)
 
     def range_of(self, value: Value) -> range | None:
-        """The range in which an integer lies, if that is known."""
+        """Return the range in which an integer is, if that is known."""
         number = integer(value)
         return self.ranges.get(value.text) if number is None else range(number, number + 1)
 
     def longest(self, first: Value, stop: Value) -> float:
-        """The greatest number of turns that a loop can have."""
+        """Return an upper bound of a loop's trip count."""
         begin, end = self.range_of(first), self.range_of(stop)
         return math.inf if begin is None or end is None else end[-1] - begin[0]
 
     def counted(self, sign: str, a: Value, b: Value) -> Value | None:
-        """Integers that are known, or count lanes, and remain such; `None` for others."""
+        """Fold an operation on constants or lane counts, or return `None` if that fails."""
         if a.type != "i8" or b.type != "i8":
             return None
         first, second = integer(a), integer(b)
@@ -196,14 +196,14 @@ class Numbers(Instructions):
         return Value("i8", "", counts=Counts(moved.text, more, step))
 
     def _added(self, a: Counts, b: Counts) -> Value:
-        """The sum of two values that count lanes."""
+        """Return the sum of two values that count lanes."""
         name = a.name or b.name
         if a.name and b.name:
             name = self._whole("add", Value("i8", a.name), Value("i8", b.name)).text
         return Value("i8", "", counts=Counts(name, a.more + b.more, a.step + b.step))
 
     def _multiplied(self, counts: Counts, factor: int) -> Value:
-        """The multiple of a value that counts lanes."""
+        """Return the multiple of a value that counts lanes."""
         name, more, step = counts
         if not factor:
             return Value("i8", "0")
@@ -215,7 +215,7 @@ class Numbers(Instructions):
         return x if x.type in _FLOATS else self.cast(x, "f8")
 
     def _divided(self, sign: str, a: Value, b: Value, positive: bool) -> Value:
-        """The quotient rounded down, or what remains: the processor rounds towards zero."""
+        """Emit floor division or modulo; the processor's instructions round towards zero."""
         if a.lanes > 1:
             raise KernelError("processors divide integers one by one")
         rest = self._whole("srem", a, b)
@@ -244,7 +244,7 @@ class Numbers(Instructions):
         return self.like(x, f"xor {x.typed}, {ones.text}")
 
     def compare(self, sign: str, a: Value, b: Value) -> Value:
-        """Two numbers compared; what is no number equals nothing."""
+        """Compare two numbers; NaN equals nothing."""
         a, b = self.alike(a, b)
         if a.type in _FLOATS:
             how = {"==": "oeq", "!=": "une"}.get(sign) or f"o{_ORDERS[sign]}"
@@ -254,7 +254,7 @@ class Numbers(Instructions):
         return self.like(a, f"icmp {how} {a.typed}, {b.text}", "b1")
 
     def select(self, condition: Value, chosen: Value, otherwise: Value, flags: str = "") -> Value:
-        """One value or the other, without a branch."""
+        """Select one of two values without a branch."""
         chosen, otherwise = self.alike(chosen, otherwise)
         condition, flags = self.truth(condition), f"{flags} " if flags else ""
         chosen, otherwise = (self.spread(x, condition.lanes) for x in (chosen, otherwise))
@@ -262,7 +262,7 @@ class Numbers(Instructions):
         return self.like(chosen, text)
 
     def called_on(self, name: str, *values: Value) -> Value:
-        """The result of one of LLVM's functions of numbers, for values of one type and length."""
+        """Call an LLVM function of numbers on values of one type and lane count."""
         first = values[0]
         type = kind(first.type, first.lanes)
         given = [(type, value.text) for value in values]
@@ -271,7 +271,7 @@ class Numbers(Instructions):
 
 
 def _common(types: Sequence[str]) -> str:
-    """The type of what is computed from numbers of some types."""
+    """Return the type to which some types are promoted."""
     highest = max(types, key=_RANK.__getitem__)
     return "f8" if highest == "f4" and ("i4" in types or "i8" in types) else highest
 
@@ -290,14 +290,14 @@ def _conversion(of: str, to: str) -> str:
 
 
 def _written(number: Any, type: str) -> str:
-    """A number as LLVM reads it: floating ones by the bits of a double."""
+    """Return a number in LLVM's syntax: floating-point ones by the bits of a double."""
     if type not in _FLOATS:
         return str(number) if type != "b1" else str(bool(number)).lower()
     return "0x" + struct.pack(">d", _rounded(float(number), type)).hex().upper()
 
 
 def _rounded(number: float, type: str) -> float:
-    """A number in the precision of a type, beyond whose largest number is infinity."""
+    """Round a number to the precision of a type; beyond its largest number it is infinity."""
     try:
         exact: float = struct.unpack("f", struct.pack("f", number))[0] if type == "f4" else number
     except OverflowError:
@@ -306,7 +306,7 @@ def _rounded(number: float, type: str) -> float:
 
 
 def integer(value: Value) -> int | None:
-    """The integer that is known to be a value."""
+    """Return the constant integer that a value is known to be, or `None`."""
     if value.literal is not None:
         return int(value.literal)
     return int(value.text) if value.text.lstrip("-").isdecimal() else None

@@ -1,4 +1,4 @@
-"""The beginnings of kernels in LLVM's language, and the words of their tables."""
+"""The LLVM instructions at the start of kernels that load the entries of their tables."""
 
 from collections.abc import Container, Iterable, Sequence
 
@@ -11,18 +11,18 @@ HEAD = "define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part
 def words(
     table: Sequence[str], addresses: Container[str], wanted: Iterable[str] | None = None
 ) -> str:
-    """Instructions that load words of a kernel's table, each to a register of its name.
+    """Return instructions that load entries of a kernel's table into registers of the same name.
 
-    The address of the word itself is in another register, ``NAME.at``.
+    The address of the entry itself is in another register, ``NAME.at``.
 
     Parameters
     ----------
     table
-        The names of all words, in their order.
+        The names of all entries, in order.
     addresses
-        The names of those that are addresses; the others are integers.
+        The names of the entries that are addresses; the others are integers.
     wanted
-        The names of those to load; by default all.
+        The names of the entries to load; by default all.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A function in LLVM's language in the making: arithmetic, and elements in memory."""
+"""LLVM functions under construction: arithmetic and memory accesses."""
 
 from fdbr.backends.cpu.codegen.held_memory import Span
 from fdbr.backends.cpu.codegen.llvm_instructions import Module
@@ -18,12 +18,12 @@ __all__ = ["Builder", "Module"]
 
 
 class Builder(Numbers):
-    """A writer of a function."""
+    """Emit the instructions of a function."""
 
     def element(self, pointer: Value, index: Value) -> str:
-        """The address of an element, or of the first one of a vector.
+        """Return the address of an element, or of the first element of a vector.
 
-        Where elements of a vector lie apart: a vector of their addresses.
+        For elements that are not adjacent, it is a vector of addresses.
         """
         if not pointer.is_pointer:
             raise KernelError(f"{pointer.type} has no elements")
@@ -39,7 +39,7 @@ class Builder(Numbers):
         return place
 
     def is_apart(self, index: Value) -> bool:
-        """Whether the elements of a vector do not follow one another."""
+        """Return whether the elements of a vector are not adjacent."""
         if index.counts is None or index.counts.step == 1:
             return False
         if not self.gathers:
@@ -83,14 +83,14 @@ class Builder(Numbers):
         self.held.write(span, value)
 
     def _gathered_from(self, places: str, type: str) -> Value:
-        """The elements at addresses."""
+        """Gather the elements at a vector of addresses."""
         many, lanes = kind(type, self.lanes), self.lanes
         given = (f"<{lanes} x ptr>", places), ("i32", str(BYTES[type])), self._mask_or_all()
         name = f"llvm.masked.gather.{suffix(type, lanes)}.v{lanes}p0"
         return Value(type, self.call(name, many, *given, (many, "zeroinitializer")), lanes=lanes)
 
     def _scattered_to(self, places: str, value: Value) -> None:
-        """Write elements to addresses."""
+        """Scatter elements to a vector of addresses."""
         type, lanes = value.type, self.lanes
         given = (f"<{lanes} x ptr>", places), ("i32", str(BYTES[type])), self._mask_or_all()
         name = f"llvm.masked.scatter.{suffix(type, lanes)}.v{lanes}p0"
@@ -98,11 +98,11 @@ class Builder(Numbers):
         self.held.clear()
 
     def _mask_or_all(self) -> tuple[str, str]:
-        """The lanes that there are."""
+        """Return the mask of the active lanes."""
         return f"<{self.lanes} x i1>", self.mask or "splat (i1 true)"
 
     def span(self, pointer: Value, index: Value) -> Span:
-        """The span of memory in which elements lie."""
+        """Return the span of memory that an access covers."""
         known, reach, lanes = index.counts, self.there, self.lanes
         if known is None:
             number, reach, lanes = integer(index), 1, 1
@@ -111,7 +111,7 @@ class Builder(Numbers):
         return Span(pointer.apart, pointer.text, name, more, reach, lanes, step)
 
     def pointer(self, address: Value) -> str:
-        """A number as a pointer."""
+        """Return an integer as a pointer."""
         if address.varies:
             raise KernelError("addresses are no vector")
         return self.add(f"inttoptr {self.cast(address, 'i8').typed} to ptr")

@@ -1,7 +1,7 @@
-"""Values of kernels in LLVM's language, and their types.
+"""Values of kernels in LLVM, and their types.
 
-The types are called as dtypes are: ``f4``, ``f8``, ``i4``, ``i8``, ``u1``, and ``b1`` for truth
-values; a pointer to numbers has a star before their type.
+Types are named as dtypes are: ``f4``, ``f8``, ``i4``, ``i8``, ``u1``, and ``b1`` for booleans.  A
+pointer's name is that of its element type with a star in front.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ BYTES = {type: max(bits // 8, 1) for type, bits in BITS.items()}
 
 
 class KernelError(Exception):
-    """A kernel says what its language does not have.
+    """Report code that the kernel language does not support.
 
     Attributes
     ----------
@@ -37,20 +37,20 @@ class KernelError(Exception):
 
 
 class AccessError(KernelError):
-    """A loop reaches memory in a way that is no vector's, as far as is known when it is written."""
+    """Report a loop whose memory accesses cannot be vectorised, or are not known to be."""
 
 
 class Counts(NamedTuple):
-    """Integers that grow by the same from one lane of a vector to the next.
+    """Describe integers that grow by a constant step from one lane of a vector to the next.
 
     Attributes
     ----------
     name
-        That of the first one, less a constant; empty for the constant alone.
+        The register of the first lane, minus a constant; empty for the constant alone.
     more
         That constant.
     step
-        By how much they grow.
+        The step between lanes.
     """
 
     name: str
@@ -59,22 +59,22 @@ class Counts(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A value of a kernel.
+    """Describe a value of a kernel.
 
     Attributes
     ----------
     type
         Its type.
     text
-        What LLVM calls it.
+        Its LLVM register or constant.
     literal
-        The number that is written down, if it is one: its type is weak.
+        The literal number, if it is one: its type is weak.
     apart
-        What marks the reads and writes of a pointer's elements, see `Module.apart`.
+        The alias scope of a pointer's accesses, see `Module.apart`.
     lanes
-        How many numbers it is, in a vector.
+        The number of lanes of a vector.
     counts
-        Of an integer that grows evenly from lane to lane: it has no text.
+        The description of an integer that grows evenly from lane to lane, which has no register.
     """
 
     type: str
@@ -86,7 +86,7 @@ class Value(NamedTuple):
 
     @property
     def varies(self) -> bool:
-        """Whether it has a number for each lane."""
+        """Return whether the value differs between lanes."""
         return self.lanes > 1 or self.counts is not None
 
     @property
@@ -95,16 +95,16 @@ class Value(NamedTuple):
 
     @property
     def typed(self) -> str:
-        """It with its type, as LLVM writes it."""
+        """Return the value with its type, in LLVM's syntax."""
         return f"{'ptr' if self.is_pointer else kind(self.type, self.lanes)} {self.text}"
 
 
 def kind(type: str, lanes: int = 1) -> str:
-    """LLVM's name of a type of numbers, or of vectors of them."""
+    """Return LLVM's name of a scalar type, or of a vector of it."""
     return TYPES[type] if lanes == 1 else f"<{lanes} x {TYPES[type]}>"
 
 
 def suffix(type: str, lanes: int) -> str:
-    """The ending that tells LLVM's functions for numbers of a type from those for others."""
+    """Return the suffix of LLVM's overloaded functions for a type."""
     one = f"{'f' if type[0] == 'f' else 'i'}{BITS[type]}"
     return one if lanes == 1 else f"v{lanes}{one}"

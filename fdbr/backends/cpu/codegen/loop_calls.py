@@ -1,4 +1,4 @@
-"""Loops as statements of the program's source: a loop of Python around a function for a turn."""
+"""Loops as statements of the generated program: a Python loop over calls of a function."""
 
 import itertools
 from collections.abc import Callable
@@ -10,7 +10,7 @@ __all__ = ["loop_lines"]
 
 
 def loop_lines(writer: Any, step: Any, loop: Loop, run: Callable[..., Any]) -> list[str]:
-    """The statements that run a loop; ``run`` is the function for a turn."""
+    """Return the statements that run a loop; ``run`` computes one iteration."""
     first, second = loop.carried, loop.carried + len(loop.rows)
     kept = loop.carried + loop.lasts
     given = list(map(writer.operand, step.operands))
@@ -47,7 +47,7 @@ def loop_lines(writer: Any, step: Any, loop: Loop, run: Callable[..., Any]) -> l
 
 
 def _rows(writer: Any, array: str, place: tuple[int, int], loop: Loop, kind: Any) -> str:
-    """An expression for what gives one row after the other."""
+    """Return an expression for an iterator over the rows of an array."""
     start, step = place
     stop = start + step * loop.length
     text = f"{array}[{start}:{stop if stop >= 0 else ''}:{step}]"

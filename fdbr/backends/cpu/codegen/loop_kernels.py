@@ -1,8 +1,8 @@
-"""Loops over steps on small arrays as one kernel: the turns are a loop of machine code.
+"""Loops over steps on small arrays as one kernel, whose iterations are a machine-code loop.
 
-What is carried lies in the memory of its last value.  The rows that a turn reads and writes are
-found by pointers, and the number of turns, and of the first rows, stand in an array; so loops of
-other lengths are the same kernel.
+The carry is kept in the memory of its final value.  Pointers advance to the rows that an iteration
+reads and writes.  The trip count and the first rows are read from an array, so loops of other
+lengths use the same kernel.
 """
 
 import math
@@ -23,12 +23,12 @@ from fdbr.compiler.ir.program import Instruction, Kind, Small, Variable, kind_of
 
 __all__ = ["write_loop"]
 
-_MOST = 400  # steps of a turn: LLVM's time grows faster than their number
-_LARGEST = 1024  # elements of what is carried
+_MOST = 400  # steps of an iteration: LLVM's compile time grows faster than their number
+_LARGEST = 1024  # elements of the carry
 
 
 def write_loop(step: Instruction) -> Written | None:
-    """The kernel of a loop; `None` if Python runs it."""
+    """Return the kernel of a loop, or `None` if it runs in Python."""
     loop = loop_of(step)
     if loop is None:
         return None
@@ -37,18 +37,18 @@ def write_loop(step: Instruction) -> Written | None:
         return None
     try:
         return _Kernel(step, loop, parts).written()
-    except OverflowError:  # an integer that no array holds
+    except OverflowError:  # an integer that does not fit into an array
         return None
 
 
 def _parts(loop: Loop) -> list[Instruction] | None:
-    """The steps of the body, if all are on small arrays."""
+    """Return the steps of the body, or `None` if some are not on small arrays."""
     parts: Any = unfused(loop.body.steps)
     return parts if len(parts) <= _MOST and all(map(is_small, parts)) else None
 
 
 def _fits(loop: Loop, step: Instruction) -> bool:
-    """Whether kernels know all that goes in and out."""
+    """Return whether kernels support the dtypes and shapes of all inputs and outputs."""
     kinds = [variable.kind for variable in loop.body.inputs]
     made = list(map(kind_of, loop.body.outputs))
     for kind in (*kinds, *made):
@@ -66,16 +66,16 @@ def _is_variable(value: Any) -> bool:
 
 
 class _Kernel:
-    """The kernel of a loop in the making."""
+    """Generate the kernel of a loop."""
 
     def __init__(self, step: Instruction, loop: Loop, parts: Sequence[Instruction]) -> None:
         self.step, self.loop, self.parts = step, loop, parts
         self.writer = Writer(Small(tuple(parts), ()))
-        self.heads: list[str] = []  # what each turn begins with
+        self.heads: list[str] = []  # the statements at the start of each iteration
         self.places: list[int] = [loop.length]
 
     def written(self) -> Written:
-        """Write it."""
+        """Generate the kernel."""
         writer, loop = self.writer, self.loop
         writer.inputs["places"] = "places", None
         carries = self._inputs()
@@ -126,7 +126,7 @@ class _Kernel:
         )
 
     def _inputs(self) -> list[Look]:
-        """Have the operands be inputs; where the first carry is."""
+        """Add the operands as inputs, and return the views of the initial carry."""
         writer, loop = self.writer, self.loop
         first, second = loop.carried, loop.carried + len(loop.rows)
         starts = []
@@ -152,12 +152,12 @@ class _Kernel:
         return Look(name, 0, steps_of(shape), shape, CODES[kind_of(operand).dtype])
 
     def _row(self, name: str, array: Any, variable: Variable, start: int, step: int) -> None:
-        """Have each turn read a row of an array."""
+        """Read a row of an array in each iteration."""
         self._input(name, array, kind_of(array).shape)
         self.writer.looks[variable] = self._moving(name, variable.kind, start, step)
 
     def _moving(self, name: str, kind: Kind, start: int, step: int) -> Look:
-        """The row of an array that belongs to a turn."""
+        """Return the view of the row of an array that belongs to an iteration."""
         code, dtype = CODES[kind.dtype], stored(kind.dtype)
         index = f"places[{len(self.places)}] + turn * {step}"
         self.places.append(start)
@@ -166,7 +166,7 @@ class _Kernel:
         return Look(f"{name}_now", 0, steps_of(kind.shape), kind.shape, code)
 
     def _output(self, i: int, out: Variable) -> Look:
-        """The place of a result: all of what is carried or kept, or a turn's row of the rest."""
+        """Return the view of a result: a whole carried value, or one row of a stacked one."""
         kept = self.loop.carried + self.loop.lasts
         self.writer.outputs.append(Output(out, out.kind.shape, out.kind.dtype, False, 1))
         name, shape = f"o{i}", out.kind.shape
@@ -175,7 +175,7 @@ class _Kernel:
         return self._moving(name, kind_of(self.loop.body.outputs[i]), 0, 1)
 
     def _results(self, outs: Sequence[Look]) -> None:
-        """Write what a turn gives; what it carries last, which the others may be parts of."""
+        """Emit the writes of results; the carry is last, since others may be views of it."""
         writer, carried = self.writer, self.loop.carried
         made = [writer.look(output) for output in self.loop.body.outputs]
         for source, target in list(zip(made, outs, strict=True))[carried:]:
@@ -191,7 +191,7 @@ class _Kernel:
                 writer.copy(source, target)
 
     def _aside(self, source: Look) -> Look:
-        """A copy, of what is about to be written over."""
+        """Copy a value that is about to be overwritten."""
         code, size = source.code, math.prod(source.shape)
         start = self.writer.scratch.get(code, 0)
         self.writer.scratch[code] = start + size

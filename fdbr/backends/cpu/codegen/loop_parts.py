@@ -1,4 +1,4 @@
-"""The names and operations in a loop of the kernel language, found in one walk over its text."""
+"""The names and operations in a loop of the kernel language, found in one walk over its tree."""
 
 import ast
 from typing import Any, NamedTuple
@@ -9,18 +9,18 @@ _PARTIAL = {"plus": "fadd", "larger": "fmax", "smaller": "fmin"}
 
 
 class Parts(NamedTuple):
-    """The names in a loop, and its operations.
+    """Describe the names in a loop, and its operations.
 
     Attributes
     ----------
     assigned
-        The names that it assigns to, but for the one in which it counts.
+        The names that it assigns, without the loop index.
     pointers, functions
-        The names of what it reads and writes, and of what it calls.
+        The names of the pointers that it accesses, and of the functions that it calls.
     operations
-        How many there are.
+        The number of operations.
     innermost
-        Whether there is no loop in it.
+        Whether it contains no loop.
     """
 
     assigned: dict[str, None]
@@ -31,7 +31,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(node: ast.For | ast.While) -> Parts:
-    """Take a loop apart."""
+    """Analyse a loop."""
     assigned: dict[str, None] = {}
     pointers, functions = set(), []
     operations, innermost = 0, True
@@ -66,7 +66,7 @@ def parts_of(node: ast.For | ast.While) -> Parts:
 
 
 def target_of(statement: ast.stmt) -> str:
-    """The one name that a statement assigns to."""
+    """Return the name that a statement assigns to."""
     targets = {ast.Assign: "targets", ast.AugAssign: "target"}.get(type(statement), "")
     found = getattr(statement, targets, None)
     found = found[0] if isinstance(found, list) and len(found) == 1 else found
@@ -74,7 +74,7 @@ def target_of(statement: ast.stmt) -> str:
 
 
 def gathering(statement: ast.stmt, name: str) -> tuple[str, ast.expr | None]:
-    """By which reduction of LLVM's a statement changes a name, and what it adds."""
+    """Return the LLVM reduction by which a statement updates a name, and its operand."""
     if isinstance(statement, ast.AugAssign):
         return ("or", statement.value) if isinstance(statement.op, ast.BitOr) else ("", None)
     call = getattr(statement, "value", None)

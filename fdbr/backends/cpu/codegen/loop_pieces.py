@@ -1,4 +1,4 @@
-"""The pieces that a loop of vectors is divided into, and whether its turns may go side by side."""
+"""The partition of a vectorised loop into main loop and remainder, and its dependence analysis."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -10,28 +10,29 @@ from fdbr.backends.cpu.runtime.machine import vector_bytes
 
 __all__ = ["SHORT", "Piece", "check_apart", "is_written_once", "known_pieces"]
 
-SHORT = 12  # operations of a body of which several vectors are added up at once
-_LONG = 24  # operations of a body that is not written twice
-_FEW = 4  # vectors that are written one after the other, without a loop
+SHORT = 12  # operations; a shorter body uses several accumulators, to hide latency
+# operations of a body too long to be emitted both for the main loop and for the remainder
+_LONG = 24
+_FEW = 4  # vectors that are unrolled completely
 
 
 class Piece(NamedTuple):
-    """A part of a loop: its turns, how many of them are a vector, and how.
+    """Describe a part of a vectorised loop: its iterations, and how they are vectorised.
 
     Attributes
     ----------
     first, stop
-        The first turn, and the one after the last.
+        The first iteration, and the one after the last.
     lanes
-        How many numbers a vector has.
+        The number of lanes of a vector.
     length
-        How many turns there are, if that is known.
+        The trip count, if that is known.
     once
-        Whether one vector is all.
+        Whether there is a single vector.
     masked
-        Whether lanes may be left out.
+        Whether lanes may be masked out.
     maybe
-        Whether there may be no turn at all.
+        Whether the trip count may be 0.
     """
 
     first: Value
@@ -44,17 +45,17 @@ class Piece(NamedTuple):
 
 
 def is_written_once(weight: int) -> bool:
-    """Whether a body is too long to be written twice: for whole vectors, and for what is left.
+    """Return whether a body is too long to be emitted twice, in the main loop and the remainder.
 
-    Without mask registers it never is: to leave lanes out takes longer there than many operations.
+    Without mask registers the answer is always no: masking costs more there than many operations.
     """
     return weight > _LONG and vector_bytes() == 64
 
 
 def known_pieces(first: int, stop: int, one: int, many: int, weight: int) -> list[Piece]:
-    """The pieces of a loop of constant length.
+    """Return the parts of a loop of constant trip count.
 
-    A vector has ``one`` numbers, and ``many`` are worked on at once; a turn has some operations.
+    A vector has ``one`` lanes, and ``many`` iterations run at once; ``weight`` counts operations.
     """
     count = stop - first
 
@@ -78,7 +79,7 @@ def known_pieces(first: int, stop: int, one: int, many: int, weight: int) -> lis
 
 
 def check_apart(spans: Sequence[tuple[Span, bool]], piece: Piece, ranges: dict[str, range]) -> None:
-    """Raise an error if a turn may read or write what another one writes."""
+    """Raise an error if an iteration may access memory that another one writes."""
     for (a, first), (b, second) in combinations(dict.fromkeys(spans), 2):
         if not (first or second):
             continue
@@ -96,7 +97,7 @@ def check_apart(spans: Sequence[tuple[Span, bool]], piece: Piece, ranges: dict[s
 
 
 def _reach(span: Span, ranges: dict[str, range]) -> tuple[int, int] | None:
-    """The first element that turns may read or write, and the one after the last."""
+    """Return the first element that iterations may access, and the one after the last."""
     root = ranges.get(span.root) if span.root else range(1)
     if root is None:
         return None

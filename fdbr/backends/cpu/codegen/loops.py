@@ -1,14 +1,14 @@
-"""From expressions to LLVM's language: loops over vectors of 64 bytes.
+"""Lowering of expressions to LLVM: loops over vectors of 64 bytes.
 
 A kernel is ``void kernel(int64* table, int64 start, int64 stop, int64 part)``.  The table has the
-addresses of the operands and of the outputs, and two lengths: of a row, and how many rows follow
-each other in operands that have no outermost axis; and last, where formulas do not hold for all
-numbers, the address of a word that is no longer 0 if there was another one.  Of a kernel over
-*rows*, ``start`` and ``stop`` are rows; each row is gone through once for each level of reductions.
-Of a *flat* one, which has no rows, they are elements.
+addresses of the operands and of the outputs, then two lengths: of a row, and the number of
+adjacent rows in operands without an outermost axis.  The table of a guarded kernel ends with the
+address of a word that becomes nonzero if the formulas do not hold for some element.  In a kernel
+over *rows*, ``start`` and ``stop`` count rows, and each row is traversed once for each level of
+reductions.  In a *flat* kernel, which has no rows, they count elements.
 
-Where vectors do not fit, the last one begins earlier and computes some elements again.  In rows
-narrower than a vector, a mask leaves out what is not there.
+If the length is no multiple of a vector's, the last vector starts earlier and computes some
+elements again.  In rows narrower than a vector, lanes are masked out.
 """
 
 from collections.abc import Sequence
@@ -25,18 +25,18 @@ _BOOL = np.dtype(np.bool_)
 
 
 class Layout(NamedTuple):
-    """The order in which a kernel goes through its operands.
+    """Describe the order in which a kernel traverses its operands.
 
     Attributes
     ----------
     flat
         Whether there are no rows.
     masked
-        Whether vectors need not fit, as in narrow rows.
+        Whether rows may be narrower than a vector, so that lanes are masked.
     offsets
-        For each operand, where a row of it begins: at row ``"r"``, row ``"r"`` modulo or divided
-        by the number of inner rows (``"m"``, ``"d"``), or ``"0"``; or ``"s0"`` and the like, for an
-        operand whose rows are apart: by how much, the table has after the lengths.
+        For each operand, where a row of it starts: at row ``"r"``, at row ``"r"`` modulo or divided
+        by the number of inner rows (``"m"``, ``"d"``), or at ``"0"``; or ``"s0"`` and so on for an
+        operand whose rows are not adjacent, with its stride in the table after the lengths.
     """
 
     flat: bool
@@ -47,14 +47,14 @@ class Layout(NamedTuple):
 def source(
     outs: Sequence[Node], operands: int, layout: Layout, conditions: Sequence[Node] = ()
 ) -> str:
-    """A kernel in LLVM's language; ``conditions`` are to be true of all elements."""
+    """Return a kernel in LLVM; ``conditions`` must hold for all elements."""
     if any(node.op in ("reduced", "columns") for node in every([*outs, *conditions])):
         raise InexpressibleError("what is no function of each element")
     return _Loops(outs, operands, layout, conditions).text()
 
 
 class _Loops(Writer):
-    """A kernel whose operands are gone through as a `Layout` says."""
+    """Generate a kernel whose operands are traversed as a `Layout` says."""
 
     def __init__(
         self,
@@ -84,11 +84,11 @@ class _Loops(Writer):
         return self.whole()
 
     def _hold(self, value: str) -> None:
-        """Whether all conditions were true so far, in each lane."""
+        """Accumulate whether all conditions have held so far, in each lane."""
         self.do(f"store <{self.lanes} x i1> {value}, ptr %holds")
 
     def _check(self, mask: str) -> None:
-        """Note the conditions of what was computed, as far as it is there."""
+        """Record the conditions of the computed elements in active lanes."""
         kind = f"<{self.lanes} x i1>"
         total = self.add(f"load {kind}, ptr %holds")
         for condition in self.conditions:
@@ -100,7 +100,7 @@ class _Loops(Writer):
         self._hold(total)
 
     def _tell(self) -> None:
-        """Tell the caller if a condition was not true."""
+        """Report to the caller that a condition did not hold."""
         kind = f"<{self.lanes} x i1>"
         total = self.add(f"load {kind}, ptr %holds")
         all_true = self.call(f"llvm.vector.reduce.and.v{self.lanes}i1", "i1", [(kind, total)])
@@ -123,14 +123,14 @@ class _Loops(Writer):
         self.found = outside
 
     def _uniform(self, which: Any) -> None:
-        """Compute what has one element for the whole row, as far as it is known yet."""
+        """Compute the values that have one element for the whole row, as far as they are known."""
         for node in self.nodes:
             ready = node.op != "reduced" and all(arg in self.found for arg in node.args)
             if ready and not node.varies and node not in self.found and which(node):
                 self.found[node] = self._value(node, "0", "")
 
     def _loop(self, name: str, start: str, stop: str) -> None:
-        """A loop over columns, in which what varies is computed and stored."""
+        """Emit a loop over columns that computes and stores the varying values."""
         lanes = self.lanes
         before = f"{name}.before"
         self.do(f"br label %{before}")
@@ -160,7 +160,7 @@ class _Loops(Writer):
         self.found = outside
 
     def _start(self, offset: str, varies: bool, index: Any) -> str:
-        """The number of elements before one."""
+        """Return the number of elements before an index."""
         if self.layout.flat:
             return index if varies else "0"
         step = f"%step.{offset}" if offset.startswith("s") else "%columns"

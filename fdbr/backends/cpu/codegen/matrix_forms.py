@@ -1,7 +1,7 @@
 """Linear algebra of small matrices, in kernels of small arrays.
 
-The algorithms are those of `batched_lu` and `batched_qr` in `library.small_linalg`, for one matrix
-of a stack after the other.
+The algorithms are those of `batched_lu` and `batched_qr` in `library.small_linalg`, applied to one
+matrix of a stack at a time.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from fdbr.core.primitive import Primitive
 
 __all__ = ["MATRIX_FORMS"]
 
-_SIDE = 8  # rows and columns: more of them are LAPACK's
+_SIDE = 8  # rows and columns; larger matrices are left to LAPACK
 _Lines = list[str]
 
 
 def _fits(step: Instruction) -> bool:
-    """Whether all are small real matrices of one dtype, in stacks of one shape."""
+    """Return whether all operands are small real matrices of one dtype, in stacks of one shape."""
     kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
     first = kinds[0]
     if first.dtype.kind != "f" or any(kind.dtype != first.dtype for kind in kinds):
@@ -47,12 +47,12 @@ def _indented(lines: _Lines, by: int = 1) -> _Lines:
 
 
 def _twice(rows: str, columns: str, lines: _Lines) -> _Lines:
-    """A loop over the elements ``r, j`` of a matrix."""
+    """Return a loop over the elements ``r, j`` of a matrix."""
     return [f"for r in range({rows}):", f"    for j in range({columns}):", *_indented(lines, 2)]
 
 
 class _Square:
-    """A copy of a square matrix in scratch, of which ``w(r, c)`` is an element."""
+    """Hold a copy of a square matrix in scratch memory, with elements ``w(r, c)``."""
 
     def __init__(self, writer: Writer, code: str, n: int) -> None:
         self.n = n
@@ -68,7 +68,7 @@ class _Square:
 
 
 def _eliminated(w: _Square, right: Callable[[str, str], str], k: int) -> _Lines:
-    """Make an upper triangle, with the rows of the right side; ``regular`` and ``odd`` say how."""
+    """Eliminate to upper triangular form, with the right side; sets ``regular`` and ``odd``."""
 
     def exchanged(x: Callable[[str, str], str], count: int) -> _Lines:
         one, other = x("c", "j"), x("p", "j")
@@ -107,7 +107,7 @@ def _eliminated(w: _Square, right: Callable[[str, str], str], k: int) -> _Lines:
 def _checked(
     step: Instruction, out: Callable[[str, str], str], n: int, k: int, code: str
 ) -> _Lines:
-    """The lines for a matrix without a result: the function raises its error, or there is NaN."""
+    """Return the lines for a singular matrix: the operation raises its error, or returns NaN."""
     if step.params.get("strict", True):
         return ["bad |= regular == False"]
     line = f"{out('r', 'j')} = select(regular, {out('r', 'j')}, {code}(nan))"
@@ -154,7 +154,7 @@ def _write_solve(writer: Writer, step: Instruction) -> None:
 
 
 def _write_determinant(writer: Writer, step: Instruction) -> None:
-    """The product of the diagonal; where that is out of range, the function itself is run."""
+    """Emit the product of the diagonal; where that overflows, the operation itself is run."""
     source, target = writer.look(step.operands[0]), writer.target(step.outs[0])
     n, code = source.shape[-1], target.code
     w = _Square(writer, code, n)
@@ -175,7 +175,7 @@ def _write_determinant(writer: Writer, step: Instruction) -> None:
 
 
 def _write_cofactors(writer: Writer, step: Instruction) -> None:
-    """Those of one to three rows are sums of products, of singular matrices too."""
+    """Emit cofactors of up to three rows as sums of products, even of singular matrices."""
     source, target = writer.look(step.operands[0]), writer.target(step.outs[0])
     *lead, n, _ = target.shape
 
@@ -329,7 +329,7 @@ def _write_embedded(writer: Writer, step: Instruction) -> None:
 
 
 def _moved(step: Instruction) -> tuple[int, int]:
-    """In which row and which column a diagonal begins."""
+    """Return the row and the column in which a diagonal starts."""
     offset = step.params["offset"]
     return max(0, -offset), max(0, offset)
 

@@ -1,9 +1,9 @@
-"""Kernels whose rows are what is left of reductions along any axes.
+"""Kernels with reductions along any axes, whose rows are indices of the remaining axes.
 
-There is a nest of loops over the axes that are reduced for each stage: a reduction ends a stage,
-and what depends on its result belongs to the next.  Where the innermost axis is reduced, a row has
-one number of each of its values.  Where it is not, a row is a *panel* of results side by side, and
-has as many of them, in memory that each thread has for itself.
+Each stage has a loop nest over the reduced axes: a reduction ends a stage, and the steps that
+depend on its result belong to the next.  If the innermost axis is reduced, a row has one number of
+each value.  Otherwise a row is a *panel* of adjacent results, whose totals are in memory that each
+thread has a copy of.
 """
 
 import math
@@ -29,15 +29,15 @@ from fdbr.compiler.ir.reductions import fold_of
 
 __all__ = ["write_nest"]
 
-_PANEL = 16, 256  # the fewest and the most results side by side that are a row
-_ROWS = 8  # of these, so that threads can share them
-_BLOCK = 128  # numbers that are added up in their own dtype
+_PANEL = 16, 256  # the smallest and largest number of adjacent results in a panel
+_ROWS = 8  # the fewest panels, so that threads can share the work
+_BLOCK = 128  # numbers that are added in their own dtype; bounds the rounding error
 _WIDE = np.dtype(np.float64)
 Known = dict[Any, tuple[str, str]]
 
 
 def write_nest(nest: Nest) -> Written:
-    """The kernel for a nest."""
+    """Return the kernel for a nest."""
     writer = _Nest(nest)
     size = math.prod(nest.domain)
     weight = size // writer.rows * sum(map(cost, nest.steps))
@@ -45,7 +45,7 @@ def write_nest(nest: Nest) -> Written:
 
 
 class _Nest:
-    """The operands, outputs, values and loops of a kernel, and their names."""
+    """Hold the operands, outputs, values and loops of a kernel, and their names."""
 
     def __init__(self, nest: Nest) -> None:
         self.fused = nest
@@ -58,16 +58,18 @@ class _Nest:
         self.pitched: dict[Variable, bool] = {}
         self.levels: dict[Variable, int] = {}
         self.is_row: dict[Variable, bool] = {}
-        self.totals: dict[Variable, Has] = {}  # the axes of folds along others than those of a row
-        self.found: dict[Variable, str] = {}  # where panels have their totals
-        self.wide = ""  # how many results a panel has
+        # the axes of reductions along axes other than a row's
+        self.totals: dict[Variable, Has] = {}
+        self.found: dict[Variable, str] = {}  # the memory of panels' totals
+        self.wide = ""  # the number of results in a panel
         self._classify()
         self._lay_out()
-        self.places: dict[Has, str] = {}  # where what has some of the loops begins in the innermost
+        # the offset at the start of the innermost loop, by the axes that an array has
+        self.places: dict[Has, str] = {}
         self.inner: list[str] = []  # statements before the innermost loop
 
     def _classify(self) -> None:
-        """Whether each value is full, or one a row, and the stage that makes it."""
+        """Determine whether each value is full or one per row, and the stage that computes it."""
         domain = self.fused.domain
         rows = tuple([i in self.fused.kept and n != 1 for i, n in enumerate(domain)])
         for step in self.fused.steps:
@@ -85,7 +87,7 @@ class _Nest:
                 self.levels[out] = level
 
     def _lay_out(self) -> None:
-        """Find the loops."""
+        """Determine the loops."""
         nest, domain = self.fused, self.fused.domain
         kept = tuple([i in nest.kept for i in range(len(domain))])
         arrays = [kept, *self.totals.values()]
@@ -109,19 +111,19 @@ class _Nest:
             self.rows = self.results // beside * self.panels
             self.wide = str(self.width) if beside % self.width == 0 else "wide"
 
-    # --- the memory that it reads and writes ---------------------------------------------
+    # --- memory that the kernel reads and writes ------------------------------------------
 
     def output(self, output: Output) -> str:
-        """The name of a new piece of memory to write to."""
+        """Return the name of new memory to write an output to."""
         self.outputs.append(output)
         return f"o{len(self.outputs) - 1}"
 
     def scratch(self, dtype: Any, length: int) -> str:
-        """The name of memory of which each thread has some for itself."""
+        """Return the name of scratch memory of which each thread has its own."""
         return self.output(Output(None, (length,), dtype, True, 1))
 
     def load(self, operand: Any, row: bool) -> tuple[str, str]:
-        """An expression for the operand's element, and its dtype; of a row it has one for each."""
+        """Return an expression for an operand's element, and its dtype."""
         kind = kind_of(operand)
         code = CODES[kind.dtype]
         if type(operand) is not Variable and kind.size == 1:
@@ -141,15 +143,15 @@ class _Nest:
         return (f"({text} != 0)" if code == "b1" else text), code
 
     def has(self, axes: Has) -> Has:
-        """The loops that an array has, by its axes."""
+        """Return the loops that an array depends on, by its axes."""
         return tuple([axes[own[0]] for _, own in self.loops])
 
     def at_row(self) -> str:
-        """The place of a row's result among all."""
+        """Return the offset of a row's result in the output."""
         return "line + c" if self.across else "r"
 
     def at(self, has: Has) -> str:
-        """The place of an element of an array that has some of the loops."""
+        """Return the offset of an element of an array that depends on some of the loops."""
         if has not in self.places:
             text = ""
             for i, ((length, _), mine) in enumerate(zip(self.loops[:-1], has, strict=False)):
@@ -164,7 +166,7 @@ class _Nest:
         return f"{self.places[has]} + c" if has[-1] else self.places[has]
 
     def at_column(self) -> str:
-        """The place of an element in memory for one row."""
+        """Return the offset of an element in memory for one row."""
         mine = tuple([not kept for kept in self.is_kept])
         if not self.across:
             return f"thread * {self.columns} + {self.at(mine)}"
@@ -173,11 +175,11 @@ class _Nest:
     # --- statements ----------------------------------------------------------------------
 
     def beside(self, statements: list[str]) -> list[str]:
-        """Statements for each result of a panel."""
+        """Emit statements for each result of a panel."""
         return [f"for c in range({self.wide}):", *("    " + line for line in statements)]
 
     def body(self) -> list[str]:
-        """The statements that do rows."""
+        """Return the statements that compute rows."""
         names: dict[Variable, str] = {}
         totals: dict[Variable, tuple[str, str, int, str]] = {}
         before: list[str] = []
@@ -202,7 +204,7 @@ class _Nest:
         ]
 
     def _row_head(self) -> list[str]:
-        """The statements that find out where a row is."""
+        """Return the statements that compute where a row starts."""
         lines = []
         indices = [i for i, kept in enumerate(self.is_kept) if kept]
         source = "r"
@@ -228,7 +230,7 @@ class _Nest:
     def _total(
         self, step: Instruction, before: list[str], after: list[str]
     ) -> tuple[str, str, int, str]:
-        """The memory for a fold along other axes than those of rows: each thread has its own."""
+        """Allocate the memory for a reduction along axes other than a row's, one per thread."""
         out, (name, axes) = step.outs[0], fold_of(step) or ("", ())
         domain = self.fused.domain
         shape = tuple([n for i, n in enumerate(domain) if i not in axes])
@@ -250,7 +252,7 @@ class _Nest:
         return wide, code, size, name
 
     def _keeps(self, names: dict[Variable, str]) -> dict[Variable, str]:
-        """The memory of full values that later stages read: what costs less they make again."""
+        """Allocate full values that later stages read; cheaper ones are computed again."""
         weights: dict[Variable, int] = {}
         keeps: dict[Variable, str] = {}
         for step in self.fused.steps:
@@ -273,7 +275,7 @@ class _Nest:
         return keeps
 
     def _row_values(self, level: int, known: Known, names: dict[Variable, str]) -> list[str]:
-        """The values of which there is one a row and that are known at the beginning of a stage."""
+        """Emit the values that have one element per row and are known when a stage begins."""
         steps = [
             step
             for step in self.fused.steps
@@ -304,7 +306,7 @@ class _Nest:
         return self.beside(lines) if self.across else lines
 
     def _folded(self, out: Variable, how: str, code: str) -> str:
-        """A reduction of a row, from what its stage has left."""
+        """Return a row's reduction from the accumulators of its stage."""
         name = f"s_{id_of(self, out)}"
         at = f"{self.found[out]}[thread * {self.width} + c]" if self.across else name
         if how == "mean":
@@ -315,7 +317,7 @@ class _Nest:
 
 
 class _Stage:
-    """The nest of loops of one stage."""
+    """Generate the loop nest of one stage."""
 
     def __init__(
         self,
@@ -335,12 +337,12 @@ class _Stage:
         self.start: list[str] = []  # before all loops
         self.first: list[str] = []  # before the innermost loop
         self.inside: list[str] = []
-        self.last: list[str] = []  # behind the innermost loop
+        self.last: list[str] = []  # after the innermost loop
         self.ready: list[str] = []  # panels: before a block
-        self.added: list[str] = []  # and behind it
+        self.added: list[str] = []  # panels: after a block
 
     def lines(self) -> list[str]:
-        """The statements."""
+        """Return the statements."""
         writer, level = self.writer, self.level
         whole = (True,) * len(writer.loops)
         writer.kept = {}
@@ -372,7 +374,7 @@ class _Stage:
         return [*self.start, *self._around([*writer.inner, *self.first, *loop, *self.last])]
 
     def _around(self, lines: list[str]) -> list[str]:
-        """The other loops around statements."""
+        """Wrap statements into the other loops."""
         writer = self.writer
         for i in reversed(self.many):
             length = writer.loops[i][0]
@@ -388,7 +390,7 @@ class _Stage:
         return lines
 
     def _fold(self, out: Variable, how: str, text: str, code: str) -> None:
-        """Reduce elements of rows."""
+        """Emit a reduction along a row's axes."""
         writer = self.writer
         name, start = f"s_{id_of(writer, out)}", STARTS[how].format(code)
         if writer.across:
@@ -426,7 +428,7 @@ class _Stage:
         self.added += writer.beside([f"{total}[{at}] += f8({part}[{at}])"])
 
     def _add_to(self, out: Variable, text: str, code: str) -> None:
-        """Add elements to a fold along other axes than those of rows."""
+        """Emit a reduction along axes other than a row's."""
         writer, (total, _, size, how) = self.writer, self.totals[out]
         has = writer.has(writer.totals[out])
         place = f"{total}[thread * {size} + {writer.at(has)}]"
@@ -448,5 +450,5 @@ class _Stage:
 
 
 def id_of(writer: _Nest, variable: Variable) -> int:
-    """The number of a variable in a kernel."""
+    """Return the number that identifies a variable in a kernel."""
     return list(writer.levels).index(variable)

@@ -1,6 +1,6 @@
-"""The array module that value functions get: formulas, and functions called number by number.
+"""The array module that value functions are traced with: formulas, and scalar function calls.
 
-What `codegen.math.functions` has no formula for, SciPy's function in C computes, as its ufunc does.
+A function without a formula in `codegen.math.functions` calls SciPy's C function.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from fdbr.core.expr import FLOATS, InexpressibleError, Node
 __all__ = ["MODULE"]
 
 _DOUBLE = np.dtype(np.float64)
-_NAMES = {"power": "pow", "digamma": "psi"}  # where NumPy and SciPy have two
+_NAMES = {"power": "pow", "digamma": "psi"}  # names that differ between NumPy and SciPy
 
 
 class _Module:
-    """Functions of nodes, by NumPy's and SciPy's names."""
+    """Provide functions of nodes under NumPy's and SciPy's names."""
 
     of_nodes = True
 
@@ -34,9 +34,9 @@ class _Module:
 
 
 def _either(formula: Any, scalar: str) -> Callable[..., Any]:
-    """The formula; where it is not known, or does not hold for all numbers, a call.
+    """Return the formula, or a scalar call where there is none or it does not hold for all numbers.
 
-    SciPy's functions take a while to import, so nobody asks for them before.
+    SciPy's functions are imported at their first use, because the import is slow.
     """
 
     def function(*operands: Any, **params: Any) -> Node:

@@ -1,4 +1,4 @@
-"""Steps that kernels of small arrays do beside elementwise ones."""
+"""Code generators for operations that kernels of small arrays support beside elementwise ones."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,24 +18,24 @@ from fdbr.core.primitive import Primitive
 
 __all__ = ["Form", "form_of"]
 
-_LONGEST = 256  # elements up to which a sum one after the other is as exact as NumPy's
-_TINY = 256  # multiplications up to which the BLAS takes longer to begin than a loop to end
+_LONGEST = 256  # elements up to which a sequential sum is as accurate as NumPy's pairwise one
+_TINY = 256  # multiplications up to which a BLAS call costs more than the product
 _STEPS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
 
 @attrs.frozen
 class Form:
-    """The way in which a kernel of small arrays does a step.
+    """Describe how a kernel of small arrays computes an operation.
 
     Attributes
     ----------
     fits
-        Whether it does a step, all of whose operands and results are small and have dtypes that
-        kernels know.
+        Return whether a step is supported, given that all its operands and results are small and
+        have dtypes that kernels support.
     write
-        Writes the statements.
+        Emit the statements.
     refuses
-        Whether they set ``bad`` where the function itself is to be run, for it raises an error.
+        Whether they set ``bad`` to have the operation itself run, because it raises an error.
     """
 
     fits: Callable[[Instruction], bool]
@@ -61,7 +61,7 @@ def _is_reduction(step: Instruction) -> bool:
 
 
 def _is_lookup(step: Instruction) -> bool:
-    """Whether a step takes one element, or changes one, for each place of its index arrays."""
+    """Return whether a step reads or writes one element for each index of its index arrays."""
     first, *rest, out = map(kind_of, (*step.operands, *step.outs))
     if step.primitive is op.GATHER:
         places, key = rest, step.params["key"]
@@ -114,9 +114,9 @@ def _look_up(writer: Writer, step: Instruction) -> None:
 
 
 def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[list[str], list[str]]:
-    """The statements that read indices into a shape, and see whether there are such places.
+    """Return the statements that read indices into a shape and check their bounds.
 
-    And the names of the indices, which are those of a place anyhow.
+    Also return the names of the indices, which are in range even if the check fails.
     """
     lines, names = [], []
     for axis, (look, n) in enumerate(zip(looks, shape, strict=True)):
@@ -132,7 +132,7 @@ def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[li
 
 
 def _reduce(writer: Writer, step: Instruction) -> None:
-    name, out = step.primitive.fold, step.outs[0]
+    name, out = step.primitive.facts.fold, step.outs[0]
     source = writer.look(step.operands[0])
     code = source.code
     target = writer.target(out)
@@ -181,12 +181,12 @@ def _pads(step: Instruction) -> bool:
 
 
 def _is_tiny_product(step: Instruction) -> bool:
-    """Whether a product is of matrices or vectors for which the BLAS is too far away."""
+    """Return whether a product is so small that a BLAS call costs more than the product."""
     a, b, out = map(kind_of, (*step.operands, *step.outs))
     ranks = len(a.shape), len(b.shape)
     if out.dtype.kind != "f" or not min(ranks) or (max(ranks) > 2 and min(ranks) < 2):
         return False
-    each = math.prod(out.shape[-2:]) * a.shape[-1]  # multiplications for each of a stack
+    each = math.prod(out.shape[-2:]) * a.shape[-1]  # multiplications for each matrix of a stack
     return bool(a.dtype == b.dtype == out.dtype and each <= _TINY)
 
 
@@ -226,5 +226,5 @@ _FORMS: dict[Primitive, Form] = {
 
 
 def form_of(step: Instruction) -> Form | None:
-    """The way in which such kernels do a step that is not elementwise, if there is one."""
-    return _FOLD if step.primitive.fold else _FORMS.get(step.primitive)
+    """Return the code generator of a step that is not elementwise, or `None`."""
+    return _FOLD if step.primitive.facts.fold else _FORMS.get(step.primitive)

@@ -1,8 +1,8 @@
-"""Kernels for small arrays: step after step, each a loop of constant length.
+"""Kernels for small arrays: each step is a loop of constant length.
 
-NumPy spends its time on calls where arrays are small; here a step on ten numbers is ten
-operations.  What only looks at an array in another way (slices, reshapes, permutations,
-broadcasts) is no operation at all.
+On small arrays NumPy spends its time on calls; in a kernel, a step on ten numbers is ten
+instructions.  Slices, reshapes, permutations and broadcasts only change a view, so they emit no
+instructions.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from fdbr.compiler.ir.program import Instruction, Small, Variable, kind_of
 
 __all__ = ["is_plain_loop", "is_small", "loop_weight", "write_small", "write_step"]
 
-_MOST = 1024  # elements of an array up to which it counts as small
+_MOST = 1024  # elements of the largest array that counts as small
 
 
 def is_small(step: Any) -> bool:
-    """Whether a kernel for small arrays can do a step."""
+    """Return whether a kernel for small arrays can do a step."""
     if type(step) is not Instruction or not step.outs:
         return False
     kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
@@ -32,7 +32,7 @@ def is_small(step: Any) -> bool:
 
 
 def is_plain_loop(step: Instruction) -> bool:
-    """Whether a kernel can do a step as it does small ones: by a loop of its own."""
+    """Return whether a kernel can do a step of any size by a loop of its own."""
     kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
     if any(not kind.size or kind.dtype not in CODES for kind in kinds):
         return False
@@ -49,9 +49,9 @@ def _is_numpy(kind: Any) -> bool:
 
 
 def write_small(small: Small, lying: Callable[[Variable], Look | None] | None = None) -> Written:
-    """The kernel for steps on small arrays; it has one row.
+    """Return the kernel for steps on small arrays; it has one row.
 
-    Where operands are no arrays in order, ``lying`` says how they lie in memory.
+    For operands that are not contiguous arrays, ``lying`` returns their view of memory.
     """
     writer = Writer(small, lying)
     for step in small.steps:
@@ -83,7 +83,7 @@ def write_small(small: Small, lying: Callable[[Variable], Look | None] | None = 
 
 
 def write_step(writer: Writer, step: Instruction) -> None:
-    """The statements that do a step."""
+    """Emit the statements of a step."""
     form = form_of(step)
     if form is None:
         _elementwise(writer, step)
@@ -92,7 +92,7 @@ def write_step(writer: Writer, step: Instruction) -> None:
 
 
 def loop_weight(steps: Sequence[Instruction]) -> int:
-    """About how many additions steps cost, each as a loop of its own."""
+    """Return the approximate cost of steps in additions, each as a loop of its own."""
     return sum(
         cost(step) * max(kind_of(o).size for o in (*step.operands, *step.outs)) for step in steps
     )

@@ -1,4 +1,4 @@
-"""Kernels of small arrays in the making: where values lie, and loops over their elements."""
+"""Kernels of small arrays under construction: views of memory, and loops over their elements."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,14 +13,14 @@ __all__ = ["Writer", "stored_from"]
 
 
 class Writer:
-    """The statements of a kernel, and the memory that they name.
+    """Hold the statements of a kernel, and the memory that they access.
 
     Attributes
     ----------
     lines
-        The statements.  Where they set ``bad``, the function itself is run: it raises an error.
+        The statements.  Where they set ``bad``, the operation itself is run, which raises an error.
     elements
-        What computes elements.
+        The formulas of elements.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Writer:
         self.scratch: dict[str, int] = {}
 
     def look(self, operand: Any) -> Look:
-        """The place of an operand's elements."""
+        """Return the view of an operand's elements."""
         key = operand if type(operand) is Variable else id(operand)
         if key not in self.looks:
             kind = kind_of(operand)
@@ -49,7 +49,7 @@ class Writer:
         return self.looks[key]
 
     def target(self, out: Variable) -> Look:
-        """New memory for a result: what the kernel gives out, or scratch."""
+        """Allocate memory for a result, either an output or scratch, and return its view."""
         code = CODES[out.kind.dtype]
         shape = out.kind.shape
         if out in self.small.outs:
@@ -61,13 +61,13 @@ class Writer:
         return self.looks[out]
 
     def room(self, code: str, count: int) -> tuple[str, int]:
-        """Memory for so many elements that only the kernel uses: its name, and where it begins."""
+        """Allocate scratch memory for elements; return its name and its start."""
         start = self.scratch.get(code, 0)
         self.scratch[code] = start + count
         return f"s_{code}", start
 
     def loop(self, shape: tuple[int, ...], body: Any) -> None:
-        """Nested loops over a shape around the statements that ``body(indices)`` gives."""
+        """Emit nested loops over a shape around the statements that ``body(indices)`` returns."""
         indices, indent = [], ""
         for axis, n in enumerate(shape):
             if n == 1:
@@ -79,8 +79,8 @@ class Writer:
         self.lines += [indent + line for line in body(indices)]
 
     def copy(self, source: Look, target: Look, flat: bool = False) -> None:
-        """Copy elements; ``flat`` if the shapes differ and only the order counts."""
-        if flat:  # walk over the source, and count
+        """Emit a copy of elements; ``flat`` if the shapes differ and only the order counts."""
+        if flat:  # iterate over the source, and count the target's index
             order = steps_of(source.shape)
 
             def body(at: list[str]) -> list[str]:
@@ -94,6 +94,6 @@ class Writer:
 
 
 def stored_from(source: Look, at: list[str], where: str) -> str:
-    """The statement that copies an element to a place."""
+    """Return the statement that copies an element into memory."""
     text = source.at(at, len(at))
     return f"{where} = u1({text})" if source.code == "b1" else f"{where} = {text}"

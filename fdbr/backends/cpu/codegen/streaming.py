@@ -1,7 +1,7 @@
-"""Writing past the caches, for results so large that they will not be there when they are read.
+"""Non-temporal stores, for results so large that they would leave the caches before they are read.
 
-An ordinary store reads the line of memory that it changes first, and drives others out of the
-caches; these do neither.
+An ordinary store first reads the cache line that it changes, and evicts other lines; these stores
+do neither.
 """
 
 from fdbr.backends.cpu.codegen.kernel_functions import function, intrinsic
@@ -11,12 +11,13 @@ from fdbr.backends.cpu.codegen.llvm_values import Value
 
 __all__ = ["NAMES"]
 
-_BYTES = 16  # of one store: allocators align memory to that, and whole lines are put together
+# bytes of one store: allocators align memory to that, and stores are combined to whole lines
+_BYTES = 16
 
 
 @intrinsic
 def _store_past(builder: Builder, to: Value, source: Value) -> None:
-    """Store 16 bytes, to an address that is a multiple of it, from any other."""
+    """Store 16 bytes at an aligned address, from any address."""
     vector = f"<{_BYTES} x i8>"
     value = builder.add(f"load {vector}, ptr {builder.pointer(source)}, align 1")
     mark = builder.module.note("!{i32 1}")
@@ -26,7 +27,7 @@ def _store_past(builder: Builder, to: Value, source: Value) -> None:
 
 @function()
 def stream(out, first, scratch, start, count, size):  # type: ignore[no-untyped-def]
-    """Copy elements, each of some bytes, past the caches."""
+    """Copy elements of some size by non-temporal stores."""
     to = address(out) + first * size
     head = min((-to) % _BYTES // size, count)
     whole = (count - head) * size // _BYTES
@@ -41,7 +42,7 @@ def stream(out, first, scratch, start, count, size):  # type: ignore[no-untyped-
 
 @intrinsic
 def settle(builder: Builder) -> None:
-    """Wait until others see what was stored past the caches."""
+    """Emit a fence that orders non-temporal stores before what follows."""
     builder.do("fence seq_cst")
 
 

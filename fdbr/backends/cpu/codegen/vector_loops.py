@@ -1,12 +1,12 @@
-"""Innermost loops in vectors, as they are written: what LLVM is spared to find out.
+"""Vectorisation of innermost loops during lowering, which spares LLVM its own analysis.
 
-A loop over integers that follow one another is tried as one of vectors: its index *counts* their
-lanes, and each statement is written once for all of them.  What does not fit (elements that lie
-apart, branches, a turn that needs what another one made) raises `KernelError`, and the loop is
-written number by number.  Sums and extremes have an accumulator in each lane.
+A loop over consecutive integers is first lowered as a vector loop: its index *counts* lanes, and
+each statement is emitted once for all lanes.  Code that does not fit (elements that are not
+adjacent, branches, loop-carried dependences) raises `KernelError`, and the loop is lowered to
+scalar code.  Sums and extremes have an accumulator in each lane.
 
-A loop of few turns is one vector, without a loop; of a longer one what no vector is left for is
-done by a vector of which some lanes are left out.
+A short loop becomes one vector without a loop; the remainder of a longer one is a vector with lanes
+masked out.
 """
 
 import ast
@@ -37,31 +37,31 @@ from fdbr.backends.cpu.runtime.machine import vector_bytes
 
 __all__ = ["VectorLoops"]
 
-_FEW = 4  # turns of a loop that LLVM need not look at again
-_AT_ONCE = 4  # vectors that are added up side by side
-_MANY = 1024  # elements that lie apart
+_FEW = 4  # trip count of a loop that LLVM's vectoriser need not try again
+_AT_ONCE = 4  # accumulators that are added to independently
+_MANY = 1024  # elements that may be gathered
 _READS = re.compile(r" = load |@llvm\.masked\.(load|gather)\.")
 _NAMES = re.compile(r"%v(\d+)\b")
 
 
 class _NarrowerError(KernelError):
-    """Numbers are longer than those in memory."""
+    """Report numbers that are longer than those in memory."""
 
 
 class VectorLoops(Expressions):
-    """A writer of loops of vectors.
+    """Lower loops to vectors.
 
     Attributes
     ----------
     totals
-        What the loop gathers in its lanes, by name.
+        The values that the loop reduces into lanes, by name.
     how
-        By which of LLVM's reductions it does.
+        The LLVM reduction of each.
     spans
-        What it reads and writes.
+        The memory that the loop accesses.
     """
 
-    head: list[str] | None = None  # where to write what is the same in all turns
+    head: list[str] | None = None  # where to emit loop-invariant instructions
     outside: set[str]
     last_outside = 0
     spans: list[tuple[Span, bool]]
@@ -69,12 +69,12 @@ class VectorLoops(Expressions):
     how: dict[str, str]
 
     def vector_loop(self, node: ast.For, parts: Parts, first: Value, stop: Value) -> bool:
-        """Write a loop in vectors, if it can be: whether it has been.
+        """Lower a loop to vectors if possible, and return whether it was.
 
-        Where it has not, LLVM is to have another look at it, unless it could not either.
+        If it was not, LLVM's own vectoriser is to try, unless it could not succeed either.
 
-        Around loops of few turns its own turns are the vector, whose elements lie apart.  That is
-        done where they are not many: of more LLVM finds out, which takes long, how they lie.
+        A loop around short loops is itself vectorised, with gathered elements, provided that these
+        are few: for more, LLVM takes long to analyse the access pattern.
         """
         narrow, gathers = not parts.innermost, self.longest(first, stop) <= _MANY
         if narrow and not gathers:
@@ -105,7 +105,7 @@ class VectorLoops(Expressions):
         return False
 
     def _pieces(self, node: ast.For, parts: Parts, first: Value, stop: Value, lanes: int) -> None:
-        """Write a loop as pieces."""
+        """Lower a loop as main loop and remainder."""
         assert isinstance(node.target, ast.Name)
         names = parts.assigned
         self.values = dict(self.values)
@@ -130,7 +130,7 @@ class VectorLoops(Expressions):
                 self.lose(name, "has no value after its loop")
 
     def _gathered(self, node: ast.For) -> dict[str, str]:
-        """The names in which a loop gathers something, and how."""
+        """Return the names into which a loop reduces values, and how."""
         found = {}
         for statement in node.body:
             name = target_of(statement)
@@ -143,7 +143,7 @@ class VectorLoops(Expressions):
         return found
 
     def _weight(self, parts: Parts) -> int:
-        """About how many operations a turn is."""
+        """Return the approximate number of operations in an iteration."""
         total = parts.operations
         for name in parts.functions:
             found = self.scope.get(name)
@@ -154,7 +154,7 @@ class VectorLoops(Expressions):
     def _unknown_pieces(
         self, first: Value, stop: Value, one: int, many: int, weight: int
     ) -> list[Piece]:
-        """The pieces of a loop of which nobody knows how long it is."""
+        """Return the parts of a loop of unknown trip count."""
         first, stop = self.strong(first), self.strong(stop)
         if is_written_once(weight):
             return [Piece(first, stop, one, None, False, True, True)]
@@ -166,12 +166,12 @@ class VectorLoops(Expressions):
             Piece(last, stop, one, None, many == one, True, True),
         ]
 
-    # --- a piece
+    # --- one part of a loop
 
     def _piece(self, node: ast.For, piece: Piece, old: dict[str, Value]) -> dict[str, Value]:
-        """Write a piece; gives what has been gathered then, and was ``old`` before."""
+        """Lower a part of a loop, and return its accumulators, which were ``old`` before."""
         before, outer = self.block, self.lines
-        here = piece.once and not piece.maybe  # there is no block but this one
+        here = piece.once and not piece.maybe  # there is no basic block but this one
         self.outside, self.last_outside = set(), self.count
         index = piece.first.text if piece.once else self.name()
         if piece.length is not None and not piece.once:
@@ -224,7 +224,7 @@ class VectorLoops(Expressions):
         lines: list[str],
         labels: tuple[str, str, str],
     ) -> None:
-        """Write a loop around lines; ``carried`` is what they gather, and its start."""
+        """Emit a loop around lines; ``carried`` has its accumulators and their start."""
         before, body, end = labels
         following = self.name()
         first = f"[ {piece.first.text}, %{before} ]"
@@ -238,7 +238,7 @@ class VectorLoops(Expressions):
         self.begin(end)
 
     def _turn(self, node: ast.For, index: str) -> None:
-        """Write the statements, for the vector that begins at an index."""
+        """Emit the statements for the vector that starts at an index."""
         assert isinstance(node.target, ast.Name)
         number = index.lstrip("-").isdecimal()
         counts = Counts("", int(index)) if number else Counts(index, 0)
@@ -254,11 +254,11 @@ class VectorLoops(Expressions):
             self._gather(name, part)
 
     def statements(self, nodes: Sequence[ast.stmt]) -> None:
-        """Write statements."""
+        """Emit statements."""
         raise NotImplementedError
 
     def _mask(self, piece: Piece, index: str) -> None:
-        """Find out which lanes there are."""
+        """Compute the mask of active lanes."""
         self.there = piece.lanes
         if not piece.masked:
             return
@@ -273,7 +273,7 @@ class VectorLoops(Expressions):
         places = ", ".join([f"i32 {lane}" for lane in range(piece.lanes)])
         self.mask = self.add(f"icmp sgt {self.spread(short, piece.lanes).typed}, <{places}>")
 
-    # --- what is gathered
+    # --- reductions
 
     def _start(self, name: str, old: Value) -> Value:
         how = self.how[name]
@@ -298,7 +298,7 @@ class VectorLoops(Expressions):
         self.totals[name] = new
 
     def _finish(self, name: str, old: Value) -> Value:
-        """The number that lanes have gathered."""
+        """Reduce the lanes of an accumulator to a number."""
         total, how = self.totals[name], self.how[name]
         one, lanes = kind(total.type), total.lanes
         given = [f"{one} {old.text}"] * (how == "fadd") + [total.typed]
@@ -312,7 +312,7 @@ class VectorLoops(Expressions):
     # --- instructions
 
     def put(self, line: str, pure: bool) -> None:
-        """Write a line: before the loop, if it is the same in all turns."""
+        """Emit a line, before the loop if it is loop-invariant."""
         if self.lanes == 1 or self.head is None:
             self.lines.append(line)
             return

@@ -1,6 +1,6 @@
-"""Vectors in LLVM's language: what tiles are made of, in registers.
+"""Vector instructions in LLVM for register tiles.
 
-All addresses and distances are in bytes, and numbers of Python or names of LLVM's.
+All addresses and distances are in bytes, and are Python integers or names of LLVM registers.
 """
 
 from typing import Any
@@ -15,14 +15,14 @@ __all__ = ["Vectors"]
 
 
 class Vectors:
-    """The instructions of a tile of numbers of one type.
+    """Emit the instructions of a tile of numbers of one type.
 
     Attributes
     ----------
     count, bytes
-        How many numbers a vector has, and how long it is.
+        The number of lanes of a vector, and its size.
     type
-        What LLVM calls a vector.
+        LLVM's name of the vector type.
     """
 
     def __init__(self, builder: Builder, code: str) -> None:
@@ -32,17 +32,17 @@ class Vectors:
         self.type = f"<{self.count} x {self.real}>"
 
     def cells(self, count: int, start: str = "zeroinitializer") -> list[Cell]:
-        """Vectors that change, until they are let go."""
+        """Return new accumulators, which are carried by loops until `let_go`."""
         found = [Cell(self.type, start) for _ in range(count)]
         self.builder.cells += found
         return found
 
     def cell(self, start: str) -> Cell:
-        """A vector that changes, until it is let go."""
+        """Return a new accumulator, which is carried by loops until `let_go`."""
         return self.cells(1, start)[0]
 
     def interleaved(self, a: str, b: str) -> tuple[str, str]:
-        """Two vectors with the numbers of both in turn: those of the first halves, then others."""
+        """Interleave two vectors; returns the interleaved first halves, and the second halves."""
         n, found = self.count, []
         for first in (0, n // 2):
             places = [f"i32 {x}" for i in range(first, first + n // 2) for x in (i, n + i)]
@@ -53,35 +53,35 @@ class Vectors:
         return found[0], found[1]
 
     def let_go(self) -> None:
-        """Carry no cells any more."""
+        """Stop carrying accumulators through loops."""
         self.builder.cells.clear()
 
     def add_product(self, cell: Cell, a: str, b: str) -> None:
-        """Add a product to what changes, rounding once where the processor does."""
+        """Add a product to an accumulator, by a fused multiply-add if the processor has one."""
         product = self.builder.add(f"fmul contract {self.type} {a}, {b}")
         cell.text = self.builder.add(f"fadd contract {self.type} {cell.text}, {product}")
 
     def moved(self, start: Any, distance: Any) -> str:
-        """An address and a distance."""
+        """Return the sum of an address and a distance."""
         return self.builder.add(f"add i64 {_text(start)}, {_text(distance)}")
 
     def times(self, number: Any, distance: Any) -> str:
         return self.builder.add(f"mul i64 {_text(number)}, {_text(distance)}")
 
     def stepped(self, start: Any, step: Any, number: Any) -> str:
-        """An address so many steps behind another."""
+        """Return an address so many steps after another."""
         return self.moved(start, self.times(number, step))
 
     def load(self, address: Any, offset: Any = 0) -> str:
-        """The vector at an address."""
+        """Load the vector at an address."""
         return self._load(self.type, address, offset, self.size)
 
     def number(self, address: Any, offset: Any = 0) -> str:
-        """The number at an address."""
+        """Load the number at an address."""
         return self._load(self.real, address, offset, self.size)
 
     def word(self, address: Any, offset: Any = 0) -> str:
-        """The integer at an address."""
+        """Load the integer at an address."""
         return self._load("i64", address, offset, 8)
 
     def _load(self, type: str, address: Any, offset: Any, align: int) -> str:
@@ -97,19 +97,19 @@ class Vectors:
         self.builder.do(f"store {typed}, {self.place(address, offset)}, align {self.size}")
 
     def place(self, address: Any, offset: Any) -> str:
-        """A pointer, with its type."""
+        """Return a pointer with its type."""
         at = self.moved(address, offset)
         return f"ptr {self.builder.add(f'inttoptr i64 {at} to ptr')}"
 
     def spread(self, number: str, type: str = "") -> str:
-        """A vector of one number, or of one of another type."""
+        """Return a vector of one number, or of a number of another type."""
         type = type or self.real
         vector, mask = f"<{self.count} x {type}>", f"<{self.count} x i32> zeroinitializer"
         one = self.builder.add(f"insertelement {vector} poison, {type} {number}, i32 0")
         return self.builder.add(f"shufflevector {vector} {one}, {vector} poison, {mask}")
 
     def load_some(self, count: str, address: Any, offset: Any = 0) -> str:
-        """The first numbers of a vector, and zeros."""
+        """Load the first numbers of a vector, and zeros for the others."""
         places = ", ".join(f"i64 {i}" for i in range(self.count))
         counts = self.spread(count, "i64")
         mask = self.builder.add(f"icmp ult <{self.count} x i64> <{places}>, {counts}")
@@ -119,7 +119,7 @@ class Vectors:
         return self.builder.call(name, self.type, where, ("i32", f"{self.size}"), masks, rest)
 
     def total(self, vector: str) -> str:
-        """The sum of a vector, by halves."""
+        """Return the sum of a vector, computed by halves."""
         half = self.count
         while half > 1:
             half //= 2

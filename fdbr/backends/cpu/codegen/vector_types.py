@@ -1,23 +1,23 @@
-"""Vectors of floating numbers in LLVM's language."""
+"""Vector types of floating-point numbers in LLVM."""
 
 __all__ = ["VectorTypes"]
 
 
 class VectorTypes:
-    """The names of types of vectors of floating numbers, and of what goes with them.
+    """Hold the names of vector types of floating-point numbers, and of related types.
 
     Attributes
     ----------
     size, lanes
-        The bytes of a number, and how many a vector has.
+        The bytes of a number, and the number of lanes of a vector.
     one, many
         The types of a number and of a vector.
     flags, whole
-        The types of vectors of truth values and of integers of 64 bits.
+        The vector types of booleans and of 64-bit integers.
     suffix
-        The ending of intrinsics' names.
+        The suffix of overloaded intrinsics.
     lane
-        The number of each lane, as a vector's elements.
+        The lane indices, as the elements of a vector.
     """
 
     def __init__(self, size: int, lanes: int) -> None:
@@ -30,7 +30,7 @@ class VectorTypes:
         self.first = f"<{lanes} x i32> zeroinitializer"
 
     def spread(self, name: str, value: str, kind: str = "") -> str:
-        """Instructions that put a number everywhere in a vector."""
+        """Return instructions that broadcast a number to a vector."""
         one = kind or self.one
         vector = f"<{self.lanes} x {one}>"
         return (
@@ -39,7 +39,7 @@ class VectorTypes:
         )
 
     def declared(self) -> str:
-        """The declarations of the intrinsics on such vectors."""
+        """Return the declarations of the intrinsics on such vectors."""
         many, flags = self.many, self.flags
         pointers = f"<{self.lanes} x ptr>"
         return f"""

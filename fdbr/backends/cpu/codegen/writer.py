@@ -1,4 +1,4 @@
-"""From expressions to LLVM's language: instructions, values and memory, whatever the loops.
+"""Lowering of expressions to LLVM, independent of the loops: instructions, values and memory.
 
 Vectors have 64 bytes of the largest dtype.
 """
@@ -64,17 +64,17 @@ _CALLS = {
 
 
 def width(nodes: Sequence[Node]) -> int:
-    """The number of elements in a vector: as many of the largest dtype as 64 bytes take."""
+    """Return the number of lanes: as many of the largest dtype as 64 bytes hold."""
     return width_of(node.dtype for node in every(nodes))
 
 
 def width_of(dtypes: Iterable[Any]) -> int:
-    """The number of elements of the largest of some dtypes that 64 bytes take."""
+    """Return the number of elements of the largest of some dtypes that 64 bytes hold."""
     return 64 // max(dtype.itemsize for dtype in dtypes)
 
 
 class Writer:
-    """A kernel in the making: instructions, values and memory."""
+    """Hold a kernel under construction: its instructions, values and memory."""
 
     def __init__(self, outs: Sequence[Node], operands: int, offsets: tuple[str, ...]) -> None:
         self.outs, self.operands, self.offsets = list(outs), operands, offsets
@@ -83,7 +83,8 @@ class Writer:
         self.lines: list[str] = []
         self.declared: set[str] = set()
         self.count = 0
-        self.found: dict[Node, str] = {}  # what has been computed, and holds here
+        # the registers of values that have been computed and are valid here
+        self.found: dict[Node, str] = {}
 
     # --- text
 
@@ -113,7 +114,7 @@ class Writer:
         return self.call(f"llvm.{name}.{suffix}", kind, [(kind, value) for value in values])
 
     def whole(self) -> str:
-        """All of the kernel, of which the body is written."""
+        """Return the whole kernel, given that its body has been emitted."""
         self.do("ret void")
         body = "\n".join(self.lines)
         return "\n".join(sorted(self.declared)) + f"\n{HEAD}{body}\n}}\n"
@@ -124,7 +125,7 @@ class Writer:
 
     @contextlib.contextmanager
     def rows(self) -> Iterator[None]:
-        """Have what is written within done for each row ``%r``; it may end in any block."""
+        """Emit a loop over rows ``%r`` around a block; the block may end in any basic block."""
         self.do("%any = icmp slt i64 %start, %stop")
         self.do("br i1 %any, label %row, label %end")
         self.lines.append("row:")
@@ -188,9 +189,9 @@ class Writer:
         return self.add(f"{how} {self.vector(given)} {args[0]} to {kind}")
 
     def _extreme(self, order: str, dtype: Any, x: str, y: str) -> str:
-        """The larger or smaller one: NaN if one is, and as NumPy has it the second of equal ones.
+        """Return NumPy's maximum or minimum: NaN if either is NaN, and the second of equal numbers.
 
-        `llvm.maximum` and `llvm.minimum` order zeros by their signs.
+        `llvm.maximum` and `llvm.minimum` are not used because they order zeros by their signs.
         """
         kind, flags = self.vector(dtype), f"<{self.lanes} x i1>"
         beyond = self.add(f"fcmp {order} {kind} {x}, {y}")
@@ -199,7 +200,7 @@ class Writer:
         return self.add(f"select {flags} {taken}, {kind} {x}, {kind} {y}")
 
     def _spread(self, number: str, kind: str) -> str:
-        """A vector with one number everywhere."""
+        """Broadcast a number to a vector."""
         one = kind.removesuffix(">").partition(" x ")[2]
         head = self.add(f"insertelement {kind} poison, {one} {number}, i64 0")
         every = f"<{self.lanes} x i32> zeroinitializer"
@@ -208,18 +209,18 @@ class Writer:
     # --- memory
 
     def _place(self, number: int, offset: str, varies: bool, dtype: Any, index: Any) -> str:
-        """The address of an element of an operand or output."""
+        """Return the address of an element of an operand or output."""
         start = self._start(offset, varies, index)
         return self.add(f"getelementptr {memory_of(dtype)}, ptr %base{number}, i64 {start}")
 
     def _start(self, offset: str, varies: bool, index: Any) -> str:
-        """The number of elements before one."""
+        """Return the number of elements before an index."""
         raise NotImplementedError
 
     def _load(
         self, number: int, offset: str, varies: bool, dtype: Any, index: Any, mask: str
     ) -> str:
-        """A vector of an operand."""
+        """Load a vector of an operand."""
         return self._loaded(number, offset, varies, dtype, index, mask, varies)
 
     def _loaded(
@@ -232,7 +233,7 @@ class Writer:
         mask: str,
         several: bool,
     ) -> str:
-        """A vector of several elements, or one of a single element."""
+        """Load a vector of several elements, or broadcast a single one."""
         place = self._place(number, offset, varies, dtype, index)
         memory = memory_of(dtype)
         many = f"<{self.lanes} x {memory}>"
@@ -246,7 +247,7 @@ class Writer:
         return value
 
     def _read(self, place: str, dtype: Any, mask: str) -> str:
-        """A vector of what is in memory from an address on."""
+        """Load a vector from an address."""
         many = f"<{self.lanes} x {memory_of(dtype)}>"
         if not mask:
             return self.add(f"load {many}, ptr {place}, align {dtype.itemsize}")
@@ -257,7 +258,7 @@ class Writer:
         )
 
     def _write(self, place: str, dtype: Any, value: str, mask: str) -> None:
-        """Put a vector into memory from an address on."""
+        """Store a vector to an address."""
         many = f"<{self.lanes} x {memory_of(dtype)}>"
         if not mask:
             self.do(f"store {many} {value}, ptr {place}, align {dtype.itemsize}")
@@ -267,7 +268,7 @@ class Writer:
         self._masked(name, "void", [(many, value), ("ptr", place), size, *_split(mask)])
 
     def _ending(self, dtype: Any) -> str:
-        """The ending of intrinsics' names for vectors in memory."""
+        """Return the suffix of overloaded intrinsics for vectors in memory."""
         memory = memory_of(dtype)
         return f"v{self.lanes}{_SUFFIXES.get(memory, memory)}"
 
@@ -289,7 +290,7 @@ class Writer:
 
 
 def memory_of(dtype: Any) -> str:
-    """LLVM's type of the elements of a dtype in memory."""
+    """Return LLVM's type of the elements of a dtype in memory."""
     return "i8" if dtype == np.bool_ else _TYPES[dtype]
 
 
@@ -299,7 +300,7 @@ def _split(mask: str) -> list[tuple[str, str]]:
 
 
 def _written(number: float, dtype: Any) -> str:
-    """A number as LLVM reads it: floating ones by the bits of a double."""
+    """Return a number in LLVM's syntax: floating-point ones by the bits of a double."""
     if dtype in FLOATS:
         return "0x" + struct.pack(">d", float(dtype.type(number))).hex().upper()
     return str(int(number))

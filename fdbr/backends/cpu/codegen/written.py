@@ -1,4 +1,4 @@
-"""Kernels as they are written: a source in the kernel language, and what it is called with."""
+"""Generated kernels: a source in the kernel language, and the arguments that it is called with."""
 
 from typing import Any
 
@@ -13,22 +13,22 @@ __all__ = ["Join", "Output", "Written", "literal", "store", "stored"]
 
 @attrs.frozen
 class Output:
-    """An output of a kernel.
+    """Describe an output of a kernel.
 
     Attributes
     ----------
     variable
         The variable, or `None` for memory that only the kernel uses.
     shape, dtype
-        Those of the array to be made; without the first axis where each thread has its own.
+        Those of the array to allocate, without the first axis if each thread has its own.
     per_thread
-        Whether each thread has one of its own: partial sums, to be added up, or partial extremes.
+        Whether each thread has its own partial sum or partial extreme, which are then combined.
     divisor
-        By what the sum of partial sums is divided, 1 for sums and more for means.
+        The divisor of the sum of partial sums: 1 for a sum, more for a mean.
     over
-        The operand over whose elements it is written: it has no memory of its own then.
+        The operand that it overwrites, in which case it has no memory of its own.
     joined
-        How the parts of threads become one: ``"add"``, ``"maximum"`` or ``"minimum"``.
+        How the threads' results are combined: ``"add"``, ``"maximum"`` or ``"minimum"``.
     """
 
     variable: Variable | None
@@ -42,16 +42,16 @@ class Output:
 
 @attrs.frozen
 class Join:
-    """Outputs of which each thread has a part of its own, to be joined as a user says.
+    """Describe outputs of which each thread has a part, to be combined by a user's function.
 
     Attributes
     ----------
     combine
-        The function of two states that joins them.
+        The function that combines two states.
     parts
-        Which outputs they are, by their places: one for each part of a state.
+        The indices of the outputs, one for each part of a state.
     found
-        The place of the output in which each thread notes that it has found its part.
+        The index of the output in which each thread records that it has a partial result.
     """
 
     combine: Combine
@@ -61,31 +61,31 @@ class Join:
 
 @attrs.frozen
 class Written:
-    """A kernel's source, and how it is called.
+    """Hold a kernel's source, and how it is called.
 
     Attributes
     ----------
     source
-        The same for kernels that differ in nothing but the number of rows.
+        The source, which is the same for kernels that differ only in the number of rows.
     inputs
-        The operands that the table names first: variables and constant arrays.
+        The operands at the start of the table: variables and constant arrays.
     outputs
-        What it names after them, but for those that are written over operands.
+        The outputs after them in the table, without those that overwrite operands.
     rows
         The number of rows.
     weight
-        About how many additions a row costs.
+        The approximate cost of a row in additions.
     refuses
-        Whether the last output is one byte, which is 0 and which the kernel sets where the function
-        itself has to be run, because it raises an error.
+        Whether the last output is one byte, initially 0, which the kernel sets if the operation
+        itself must be run because it raises an error.
     joins
-        Which parts of threads are joined in the place of being added up.
+        The outputs of threads that are combined by a user's function instead of being added.
     strided
-        The places of the inputs that may lie anyhow in memory, for the kernel asks for their
-        steps; the others are laid out in order.
+        The indices of the inputs that may have any strides, because the kernel reads them; other
+        inputs must be contiguous.
     pitched
-        The places of those whose rows may lie anyhow, but whose elements follow one another
-        along the last axis: views of larger arrays.
+        The indices of the inputs whose rows may have gaps, but whose elements are adjacent along
+        the last axis: views of larger arrays.
     """
 
     source: str
@@ -100,18 +100,18 @@ class Written:
 
 
 def stored(dtype: Any) -> str:
-    """The dtype of elements in memory, where truth values are bytes."""
+    """Return the dtype of elements in memory, where booleans are bytes."""
     code = CODES[dtype]
     return "u1" if code == "b1" else code
 
 
 def store(target: str, text: str, dtype: Any) -> str:
-    """The statement that writes an element."""
+    """Return the statement that stores an element."""
     return f"{target} = {f'u1({text})' if CODES[dtype] == 'b1' else text}"
 
 
 def literal(value: Any, code: str) -> str:
-    """A number as the kernel language writes it."""
+    """Return a number in the syntax of the kernel language."""
     number = value.item() if hasattr(value, "item") else value
     if code == "b1":
         return repr(bool(number))

@@ -1,4 +1,4 @@
-"""The log of a run through basic blocks, by which the way back goes over them."""
+"""The log of a run through basic blocks, which the backward pass reads."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from fdbr.compiler.ir.program import Kind, Program
 __all__ = ["BOTTOM", "WORD", "Log", "copied_out", "padded"]
 
 WORD = 8
-BOTTOM = 0  # the number at the beginning of a log: blocks have theirs, and 1
-_FIRST = 1 << 13  # bytes
+BOTTOM = 0  # the first number in a log; blocks have their number plus 1
+_FIRST = 1 << 13  # bytes of a new log
 
 
 class Log:
-    """The log of a run: what its blocks have read, in memory that grows."""
+    """The log of a run: the values that its blocks have read, in memory that grows."""
 
     __slots__ = ("used", "words")
 
@@ -25,17 +25,17 @@ class Log:
         self.used = WORD
 
     def grow(self) -> None:
-        """Have twice as much memory."""
+        """Double the memory."""
         words = np.empty(2 * len(self.words), np.int64)
         words[: self.used // WORD] = self.words[: self.used // WORD]
         self.words = words
 
     def last(self) -> int:
-        """The number of the last block."""
+        """Return the number of the last block."""
         return int(self.words[self.used // WORD - 1]) - 1
 
     def entries(self, programs: Sequence[Program]) -> Iterator[tuple[int, list[Any]]]:
-        """The numbers of the blocks of the run, the last one first, and what each has read."""
+        """Yield the blocks of the run in reverse order, with the values that they have read."""
         end = self.used
         memory = self.words.view(np.uint8)
         while (number := int(self.words[end // WORD - 1])) != BOTTOM:
@@ -50,12 +50,12 @@ class Log:
 
 
 def copied_out(array: Any, kind: Kind) -> Any:
-    """A value of a kind for the elements that lie in memory which others will use."""
+    """Return a copy of elements in reused memory, as a value of an aval."""
     if kind.is_array:
         return array.copy()
     return array.item() if kind.is_number else array[()]
 
 
 def padded(kind: Kind) -> int:
-    """The bytes that a value takes in a log."""
+    """Return the bytes that a value takes in a log."""
     return -(-kind.nbytes // WORD) * WORD

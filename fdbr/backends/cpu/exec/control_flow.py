@@ -1,7 +1,7 @@
-"""Control flow in one call of machine code: basic blocks, each a few records of a sequence.
+"""Control flow in one call of machine code: each basic block is some records of a sequence.
 
-Registers lie in the memory of the program, each where it always is; behind them is the memory that
-blocks work in, of which one runs at a time.
+Each register has a fixed address in the program's memory.  Behind the registers is the workspace of
+blocks, which they share because only one runs at a time.
 """
 
 import math
@@ -45,8 +45,9 @@ from fdbr.compiler.ir.program import (
 
 __all__ = ["ControlFlow"]
 
-_LONG = 50_000_000  # additions, after which Python has a turn
-_BLOCK, _STEP, _INSTEAD = 1e-5, 1.3e-6, 8e-5  # seconds of Python, of NumPy, and of both
+_LONG = 50_000_000  # additions after which Python checks for signals
+# Estimated seconds: of Python for a block, of NumPy for a step, and of both for a missing kernel.
+_BLOCK, _STEP, _INSTEAD = 1e-5, 1.3e-6, 8e-5
 
 
 # --- records ------------------------------------------------------------------------
@@ -54,14 +55,14 @@ _BLOCK, _STEP, _INSTEAD = 1e-5, 1.3e-6, 8e-5  # seconds of Python, of NumPy, and
 
 @attrs.define(eq=False)
 class _Entry:
-    """The record with which a block begins."""
+    """The first record of a block."""
 
     record: int = -1
 
 
 @attrs.frozen(eq=False)
 class _Plain(Jump):
-    """One that has places and a number."""
+    """A record that consists of an operation, slots and a number."""
 
     code: int
     slots: tuple[Slot, ...] = ()
@@ -75,7 +76,7 @@ class _Plain(Jump):
 
 @attrs.frozen(eq=False)
 class _When(Jump):
-    """To a block, if a byte is what it says."""
+    """A jump to a block if a byte has a value."""
 
     slots: tuple[Slot, ...]
     byte: int
@@ -87,7 +88,7 @@ class _When(Jump):
 
 @attrs.frozen(eq=False)
 class _Back(Jump):
-    """To the block that the log says."""
+    """A jump to the block whose number is in the log."""
 
     entries: tuple[_Entry | None, ...]
     slots: tuple[Slot, ...] = ()
@@ -99,7 +100,7 @@ class _Back(Jump):
 
 @attrs.frozen(eq=False)
 class _Stop(Jump):
-    """The end, in a block; ``known`` if it is one of the function."""
+    """A stop in a block; ``known`` if the function ends there."""
 
     block: int
     known: bool
@@ -118,20 +119,20 @@ class ControlFlow:
     Parameters
     ----------
     blocks
-        The blocks; `None` in the place of those that are not known yet.
+        The blocks; `None` for those that are not known yet.
     keeps
-        Whether what they read is noted in a log.
+        Whether the values that they read are logged.
     shown
-        Registers, and what is in them, that are written before a run or read after it.
+        Registers, with avals, that are written before a run or read after it.
     waits
         Whether kernels are compiled at once.
     noted
-        Of blocks that read a log: how many blocks there are that may be noted in it.
+        For blocks that read a log: the number of blocks that may appear in it.
 
     Raises
     ------
     NotImplementedError
-        If a block does something that is no machine code.
+        If a step of a block has no machine code.
     """
 
     def __init__(
@@ -177,10 +178,10 @@ class ControlFlow:
         self._take = taker(memory, range(len(kinds)), [self._commands.template])
 
     def missing(self, visits: Sequence[int]) -> tuple[list[Any], float]:
-        """The kernels that are not compiled yet, and how long NumPy would take in their place.
+        """Return the kernels that are not compiled yet, and the cost of replacing them by NumPy.
 
-        That is as a share of what Python takes for all blocks, where they are run so many times.
-        Those that matter most come first.
+        The cost is a share of what Python takes for all blocks, if they are run ``visits`` times.
+        The kernels that matter most come first.
         """
         left = {n for n, word in self._code.waiting.items() if not word.settled}
         shares: dict[int, float] = {}
@@ -209,18 +210,19 @@ class ControlFlow:
         log: Log | None,
         results: Mapping[int, Sequence[int]],
     ) -> tuple[int, list[Any]] | None:
-        """Run from a block on; `None` if it comes to something that is not known.
+        """Run from a block on; return `None` at something that is not known.
 
         Parameters
         ----------
         start
             The number of the block.
         given
-            Values for the first of what is shown; `None` of what has none.
+            Values for the first of the shown registers; `None` for those without.
         log
-            The log, if one is noted, or read; then the number of the first block has been read.
+            The log that is written or read, if there is one; when it is read, the number of the
+            first block has been removed.
         results
-            What of what is shown is to be read at the end, by the number of the last block.
+            Which of the shown registers to read at the end, by the number of the last block.
 
         Returns
         -------
@@ -271,7 +273,7 @@ class ControlFlow:
             words[FIRST] = number
 
     def _add(self, number: int, block: BasicBlock) -> None:
-        """The records of a block."""
+        """Add the records of a block."""
         program = block.program
         native = native_block(program)
         sources = native.sources
@@ -292,7 +294,7 @@ class ControlFlow:
     def _place(
         self, block: BasicBlock, program: Program
     ) -> tuple[dict[Variable, int], dict[Variable, int]]:
-        """Place inputs: in registers, or in memory to which they are taken from the log."""
+        """Assign memory to inputs: registers, or workspace that is filled from the log."""
         given, taken = {}, {}
         end = self._base
         for variable, register in zip(program.inputs, block.reads, strict=True):
@@ -306,7 +308,7 @@ class ControlFlow:
         return given, taken
 
     def _place_roots(self, roots: Sequence[Any], memory: Plan, known: Any) -> None:
-        """Place the results of a block."""
+        """Assign memory to the results of a block."""
         end = self._end + aligned(memory.size)
         for root in dict.fromkeys(r for r in roots if is_variable(r) and r not in known):
             if root in memory.places:
@@ -325,7 +327,7 @@ class ControlFlow:
         return slot
 
     def _write(self, block: BasicBlock, sources: Sequence[Slot], given: Any) -> None:
-        """Have results go to registers, and those that are read from registers not too late."""
+        """Copy results to registers; values that are read from registers are saved first."""
         pairs = []
         for source, register in zip(sources, block.writes, strict=True):
             if register is not None:
@@ -362,7 +364,7 @@ class ControlFlow:
 
 
 def _show(words: Any, log: Log, read: int = 0) -> None:
-    """Have a run go on where a log ends, but for some bytes that have been read."""
+    """Set the end of the log in the head, without some bytes that have been read."""
     address = log.words.ctypes.data
     words[LOG], words[LOG + 1] = address + log.used - read, address + log.words.nbytes
 
@@ -370,7 +372,7 @@ def _show(words: Any, log: Log, read: int = 0) -> None:
 def _registers(
     blocks: Sequence[BasicBlock], shown: Sequence[tuple[int, Kind]]
 ) -> dict[int, Variable]:
-    """The registers, as pieces of memory that are large enough for what is put in them."""
+    """Return the registers, as memory that is large enough for all their values."""
     sizes: dict[int, int] = {}
     found: list[tuple[int | None, Kind]] = list(shown)
     for block in blocks:
@@ -385,7 +387,7 @@ def _registers(
             near.setdefault(register, []).append(other)
             near.setdefault(other, []).append(register)
     waiting = sorted(near, key=lambda register: sizes.get(register, 1))
-    while waiting:  # what is moved about is as large everywhere
+    while waiting:  # registers that are moved to each other need equal sizes
         register = waiting.pop()
         size = sizes.setdefault(register, 1)
         for other in near[register]:
@@ -401,5 +403,5 @@ def _memory(size: int) -> Slot:
 
 
 def _raw(variable: Variable) -> Slot:
-    """All bytes of a value that has memory of its own."""
+    """Return the slot of a value that has memory of its own."""
     return Slot(variable, ordered_look(variable.kind.shape), variable.kind.dtype)

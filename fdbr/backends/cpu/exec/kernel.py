@@ -1,4 +1,4 @@
-"""Kernels in compiled programs: by NumPy as long as their machine code is not there."""
+"""Kernels in compiled programs, which NumPy replaces until their machine code is ready."""
 
 import time
 from array import array
@@ -19,22 +19,22 @@ from fdbr.ops.declare.user_reductions import Combine, reduce_states
 __all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "otherwise"]
 
 Call = Callable[..., None]
-"""A callable that takes the operands and the outputs of a kernel."""
+"""A function of the operands and the outputs of a kernel."""
 
 
 class Kernel(Awaited):
-    """A kernel that is not compiled yet: a function of its operands and outputs.
+    """A kernel that is not compiled yet, as a function of its operands and outputs.
 
     Parameters
     ----------
     scope, name
-        Where it stands, so that the compiled one can take its place.
+        The namespace and name of this object, where the compiled kernel replaces it.
     source
-        The kernel's.
+        The source of the kernel.
     rows, threads
-        How many rows it has, on how many threads.
+        The number of rows, and of threads.
     instead
-        What does the same.
+        The function that replaces it.
     """
 
     __slots__ = ("instead", "name", "rows", "scope", "threads")
@@ -67,7 +67,7 @@ class Kernel(Awaited):
 
 
 def native(address: int, rows: int, threads: int) -> Call:
-    """A compiled kernel as a function of arrays."""
+    """Return a compiled kernel as a function of arrays."""
     if threads == 1:
         function = function_at(address)
 
@@ -85,7 +85,7 @@ def native(address: int, rows: int, threads: int) -> Call:
 
 
 def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Call:
-    """Run a kernel's work step by step."""
+    """Return a function that computes the same as a kernel step by step."""
     outputs = written.outputs
     inputs = [(i, v) for i, v in enumerate(written.inputs) if is_variable(v)]
     made = [output for output in outputs if output.variable is not None]
@@ -112,7 +112,7 @@ def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Ca
             if output.over is not None:
                 _put_over(arrays[written.inputs.index(output.over)], next(found))
             elif output.variable is None:
-                next(given)[...] = 0  # memory of the kernel's own, and whether an index was wrong
+                next(given)[...] = 0  # scratch memory, or the flag of an index out of bounds
             else:
                 _put(output, next(found), next(given), threads)
 
@@ -120,33 +120,33 @@ def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Ca
 
 
 def _put_over(array: Any, result: Any) -> None:
-    """Write over what the caller gave up, as a kernel does: whether it is locked or not."""
+    """Overwrite a donated array as a kernel does, even if it is read-only."""
     with unlocked([array]):
         np.copyto(array, result)
 
 
 def _put(output: Output, result: Any, out: Any, threads: int) -> None:
-    """Write a result as a kernel does: of a fold, each thread's part, before it is divided."""
+    """Store a result as a kernel does: of a reduction, partial results before the division."""
     if not output.per_thread:
         np.copyto(out, np.reshape(result, out.shape))
         return
     if threads > 1:
         out[...] = {"add": 0, "maximum": -np.inf, "minimum": np.inf}[output.joined]
-        out = out[0, ...]  # an array, of one number too
+        out = out[0, ...]  # with the ellipsis the result is an array, not a scalar
     np.copyto(out, np.reshape(result, out.shape))
     if output.divisor != 1:
         np.multiply(out, output.divisor, out=out)
 
 
 def joined_parts(combine: Combine, found: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The joined results of all threads; of what stood in for them, its one result."""
+    """Combine the partial results of threads; NumPy leaves its single result in the first."""
     if not found[-1, 0]:
         return tuple([part[0] for part in parts])
     return reduce_states(combine, parts, (0,))
 
 
 def otherwise(own: Callable[..., Any], value: Callable[..., Any]) -> Callable[..., Any]:
-    """Compute a primitive by kernels, or by its value as long as they are not compiled."""
+    """Return a function that computes a primitive by kernels, or by value until they are ready."""
     there = False
 
     def either(*operands: Any, **params: Any) -> Any:

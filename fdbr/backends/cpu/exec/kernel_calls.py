@@ -1,4 +1,4 @@
-"""Fused steps as statements of the program's source."""
+"""Statements of a program's source that call kernels."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from fdbr.compiler.ir.program import Fused, Step, Variable, kind_of
 
 __all__ = ["call_lines"]
 
-_WORTH = 500_000  # additions from which on more threads than one pay
+_WORTH = 500_000  # additions from which on several threads pay
 
 
 def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]) -> list[str]:
-    """The statements that run a step by its kernel.
+    """Return the statements that run a step by its kernel.
 
-    ``ordered`` are variables known to be laid out in order; what the kernel makes joins them.
+    ``ordered`` are the variables known to be C-contiguous; the kernel's results are added to it.
     """
     threads = 1
     if written.rows * written.weight >= _WORTH:
@@ -33,7 +33,7 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
         or any(out in writer.inside or out in writer.rooted for out in step.outs)
         or any(o.over for o in written.outputs)
     ):
-        loose = []  # they have their places
+        loose = []  # their memory is planned, so its layout is fixed
     if loose:
         own = ", ".join(f"w{written.inputs.index(operand)}" for operand in loose)
         given = ", ".join(map(writer.operand, loose))
@@ -65,7 +65,7 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
     lines.append(f"{run}({', '.join(names)})")
     if written.refuses:
         writer.refuses = True
-        lines.append(f"if {made[-1]}[0]: raise RefusedError")  # NumPy computes it, or raises
+        lines.append(f"if {made[-1]}[0]: raise RefusedError")  # the interpreter computes it then
         writer.scope["RefusedError"] = RefusedError
     joined = {i for join in written.joins for i in join.parts}
     for i, (name, output) in enumerate(zip(made, written.outputs, strict=True)):
@@ -88,7 +88,7 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
 def _ordered(
     writer: Any, operand: Any, ordered: set[Variable], lines: list[str], position: int
 ) -> str:
-    """The name of an operand as an array that is laid out in order."""
+    """Return the name of an operand as a C-contiguous array."""
     name = writer.operand(operand)
     if type(operand) is not Variable:
         return writer.constant(np.ascontiguousarray(operand))
@@ -104,7 +104,7 @@ def _ordered(
 
 
 def _pitched(writer: Any, operand: Variable, lines: list[str], position: int) -> str:
-    """The name of an operand as an array of which each row is laid out in order."""
+    """Return the name of an operand as an array with contiguous rows."""
     name, size = writer.operand(operand), operand.kind.dtype.itemsize
     lines.append(
         f"w{position} = {name} if {name}.strides[-1] == {size} else np.ascontiguousarray({name})"
@@ -115,10 +115,10 @@ def _pitched(writer: Any, operand: Variable, lines: list[str], position: int) ->
 def _loose(
     fused: Step, written: Written, ordered: set[Variable], gapped: set[Variable]
 ) -> list[Variable]:
-    """The operands that only have to lie in one order, if that is all that the kernel needs.
+    """Return the operands that need only one common memory order, if the kernel needs no more.
 
-    A kernel whose operands are known to be laid out in order is no such case, nor is one of
-    which an operand is ``gapped``: it has to be copied, and the others may be in order.
+    The result is empty if they are known to be C-contiguous.  It is empty as well if one is
+    ``gapped``: that one must be copied, and the others may be contiguous.
     """
     if not isinstance(fused, Fused) or fused.split != len(fused.domain) or len(fused.domain) < 2:
         return []
@@ -148,7 +148,7 @@ def _output_lines(
 
 
 def _join(writer: Any, join: Join, made: list[str], written: Written) -> list[str]:
-    """Join the parts of threads."""
+    """Return the statements that combine the partial results of threads by a user's function."""
     writer.scope["joined_parts"] = joined_parts
     parts, combine = ", ".join(made[i] for i in join.parts), writer.constant(join.combine)
     lines = [f"joined = joined_parts({combine}, {made[join.found]}, ({parts},))"]
@@ -160,7 +160,7 @@ def _join(writer: Any, join: Join, made: list[str], written: Written) -> list[st
 
 
 def _finish(writer: Any, name: str, output: Output, threads: int) -> list[str]:
-    """Put the parts of threads together."""
+    """Return the statements that reduce the partial results of threads."""
     if output.variable is None or not output.per_thread:
         return []
     out = writer.variable(output.variable)
@@ -174,7 +174,7 @@ def _finish(writer: Any, name: str, output: Output, threads: int) -> list[str]:
 
 
 def _given(writer: Any, variable: Variable, text: str) -> list[str]:
-    """The statements that make a variable what an expression gives, in its memory if it has any."""
+    """Return the statements that assign an expression to a variable, in its planned memory."""
     name = writer.variable(variable)
     if variable not in writer.places:
         return [f"{name} = {text}"]

@@ -1,4 +1,4 @@
-"""Programs of which every step is machine code, as the records of a sequence."""
+"""Programs that run entirely as machine code, as the records of a sequence."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,7 +18,7 @@ __all__ = ["NativeBlock", "native_block", "require"]
 
 @attrs.frozen(eq=False)
 class NativeBlock:
-    """The records that do a program, the places of its results then, and the memory of both."""
+    """The records of a program, the slots of its results, and the memory of both."""
 
     records: list[Record]
     sources: list[Slot]
@@ -30,7 +30,7 @@ _known: WeakKeyDictionary[Program, NativeBlock] = WeakKeyDictionary()
 
 
 def native_block(program: Program) -> NativeBlock:
-    """The records that do a program; they are kept, for graphs grow and are compiled anew."""
+    """Return the records of a program; they are cached, because graphs are compiled repeatedly."""
     found = _known.get(program)
     if found is None:
         builder = Builder(_natives(program))
@@ -45,18 +45,18 @@ def native_block(program: Program) -> NativeBlock:
 
 
 def _natives(program: Program) -> Natives:
-    """The native forms of a program's steps.
+    """Return the native forms of a program's steps.
 
     Raises
     ------
     NotImplementedError
-        If one has none.
+        If a step has none.
     """
     natives = Natives(program, True, {v for step in program.steps for v in step.reads})
     made: set[Variable] = set()
     for step in program.steps:
         if not natives.is_native(step, made, whole=True):
-            raise NotImplementedError(f"{step} is no machine code")
+            raise NotImplementedError(f"{step} has no machine code")
         made.update(step.outs)
     for value in (*program.inputs, *program.outputs):
         kind = kind_of(value)
@@ -65,6 +65,6 @@ def _natives(program: Program) -> Natives:
 
 
 def require(kind: Kind) -> None:
-    """Raise an error if kernels cannot read and write values of a kind."""
+    """Raise an error if kernels cannot read and write values of an aval."""
     if kind.dtype not in CODES or kind.module not in (None, np) or not kind.size:
-        raise NotImplementedError(f"{kind} is nothing that kernels read and write")
+        raise NotImplementedError(f"kernels cannot read and write {kind}")

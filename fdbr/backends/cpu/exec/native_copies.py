@@ -1,4 +1,4 @@
-"""Copies of elements between places in memory, as kernels that any copy shares."""
+"""Kernels that copy elements between strided views; all copies of one rank share a kernel."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from fdbr.backends.cpu.exec.views import Look, merged, steps_of
 
 __all__ = ["copied", "filled", "ordered_look"]
 
-_CODES = {1: "u1", 4: "i4", 8: "i8"}  # bits are what is copied
+_CODES = {1: "u1", 4: "i4", 8: "i8"}  # integers, because bits are copied
 
 _FILL = """
 def kernel(table, start, stop, thread):
@@ -20,12 +20,12 @@ def kernel(table, start, stop, thread):
 
 
 def ordered_look(shape: tuple[int, ...]) -> Look:
-    """Elements in their order, from the first one on."""
+    """Return a contiguous view that starts at the first element."""
     return Look("", 0, steps_of(shape), shape, "")
 
 
 def filled(slot: Slot) -> Call:
-    """Zeros for elements in their order."""
+    """Return the call that fills contiguous elements with zeros."""
     code, size = _CODES[slot.dtype.itemsize], int(np.prod(slot.look.shape, dtype=int))
 
     def zero(out: Any) -> None:
@@ -35,7 +35,7 @@ def filled(slot: Slot) -> Call:
 
 
 def copied(source: Slot, target: Slot) -> Call:
-    """Elements of one shape and dtype, copied from where some are to where others are."""
+    """Return the call that copies elements from one slot to another of equal shape and dtype."""
     size = source.dtype.itemsize
     out, look = merged(target.look, [source.look])
     kept = [axis for axis, n in enumerate(out.shape) if n != 1] or [len(out.shape) - 1]

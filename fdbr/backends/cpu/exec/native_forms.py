@@ -1,9 +1,8 @@
-"""Steps as machine code: the one place that says which have it, and what it is.
+"""Native forms: which steps have machine code, and which.
 
-A step with a native form is a `Written`: a kernel's source, what it reads and writes, how many
-rows it has and what they cost.  Kernels of elementwise steps, of small arrays and single
-instructions are all the same to what calls them, and to NumPy, which does the same until they
-are compiled.
+The native form of a step is a `Written`: a kernel's source, its operands and results, its number of
+rows and their cost.  Kernels of fused steps, of small arrays and of single instructions look the
+same to their callers, and to NumPy, which computes the same until they are compiled.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -24,21 +23,21 @@ from fdbr.core.primitive import Primitive
 __all__ = ["NATIVE", "NativeForms", "parts_of"]
 
 NATIVE: dict[Primitive, Callable[[Instruction], Written | None]] = {LOOP: write_loop}
-"""Writers of kernels of single instructions, by primitives; a writer may decline."""
+"""Kernel generators for single instructions, by primitive; one may return `None`."""
 
 
 class NativeForms:
     """The kernels of a program's steps.
 
-    Kernels that differ in nothing but the values they are given, as those of an unrolled loop's
-    turns do, are written once.
+    A kernel is generated once for all steps that differ only in their variables, such as those of
+    the iterations of an unrolled loop.
 
     Parameters
     ----------
     passed_on
-        The results that are read soon, and stay in the processor's own memory.
+        The results that are read soon, and stay in the processor's cache.
     gapped
-        The operands that are rows of larger arrays, whose elements may follow one another.
+        The operands that are rows of larger arrays, and whether the rows are contiguous.
     """
 
     def __init__(self, passed_on: Container[Variable], gapped: Mapping[Variable, bool]) -> None:
@@ -48,7 +47,7 @@ class NativeForms:
         self._written: dict[Any, tuple[list[Variable], Written]] = {}
 
     def of(self, step: Step) -> Written | None:
-        """The kernel of a step; `None` if Python runs it."""
+        """Return the kernel of a step; `None` if Python runs it."""
         if step not in self._forms:
             self._forms[step] = self._form(step)
         return self._forms[step]
@@ -73,7 +72,7 @@ class NativeForms:
         return write_small(step)
 
     def _key(self, step: Fused | Small, numbers: dict[Variable, int]) -> Any:
-        """The key of a kernel: variables in it are numbers, in the order of their mention."""
+        """Return the key of a kernel, with variables numbered in order of appearance."""
         parts = [self._part(part, numbers) for part in step.steps]
         kinds = [(v.kind, v in self._passed_on, self._gapped.get(v)) for v in numbers]
         outs = tuple([numbers[v] for v in step.outs])
@@ -95,7 +94,7 @@ class NativeForms:
 
 
 def _renamed(written: Written, names: Mapping[Variable, Variable]) -> Written:
-    """A kernel for other values."""
+    """Return a kernel with other variables."""
 
     def renamed(values: Sequence[Any]) -> list[Any]:
         return [names[v] if type(v) is Variable else v for v in values]
@@ -108,6 +107,6 @@ def _renamed(written: Written, names: Mapping[Variable, Variable]) -> Written:
 
 
 def parts_of(step: Step) -> tuple[Instruction, ...]:
-    """The instructions that a kernel does."""
+    """Return the instructions that a kernel computes."""
     assert not isinstance(step, Guard)
     return (step,) if isinstance(step, Instruction) else step.steps

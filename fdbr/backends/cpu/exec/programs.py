@@ -1,7 +1,7 @@
-"""The NumPy back end: a program as the source of one function in Python.
+"""Code generation for NumPy: a program becomes the source of one Python function.
 
-Each step is a call of the primitive's value on arrays, without the engine in between; values
-are let go after their last use.
+Each step calls the primitive's value on arrays, without dispatch in between.  Values are deleted
+after their last use.
 """
 
 from collections import Counter
@@ -48,34 +48,34 @@ from fdbr.ops.nn.losses.softmax_losses import take_at_labels
 
 __all__ = ["generate"]
 
-# The primitives whose results NumPy lays out in order, whatever the operands are.
+# Primitives whose results NumPy lays out C-contiguously, whatever the operands are.
 _ORDERED = op.PRODUCTS | IN_ORDER | {op.ADD_ROWS}
 
-# And those whose results it lays out as the operands are.
+# Primitives whose results NumPy lays out as the operands are.
 _KEEPING = frozenset(
     {op.ADD, op.SUBTRACT, op.MULTIPLY, op.DIVIDE, op.NEGATIVE, op.MAXIMUM, op.MINIMUM}
 )
 
-# What does the same in the memory of the first operand.
+# Functions that compute the same in the memory of the first operand.
 _IN_PLACE = {op.SUBTRACT_AT_LABELS: take_at_labels}
 
 
 class _Writer:
-    """The lines of the function, and the values that they name."""
+    """The lines of the function, and the objects that they name."""
 
     def __init__(self, memory: Plan, waits: bool) -> None:
         self.places = memory.places
         self.inside = memory.inside
         self.waits = waits
         self.has_block = self.refuses = False
-        self.kernels: dict[str, Any] = {}  # those that are not compiled yet
-        self.sources: set[str] = set()  # of all
+        self.kernels: dict[str, Any] = {}  # those that may not be compiled yet
+        self.sources: set[str] = set()  # of all kernels
         self.lines: list[str] = []
-        self.defined: set[Variable] = set()  # what Python has a name for
-        self.exposed: dict[Variable, int] = {}  # what it has of the program's memory
-        self.gapped: set[Variable] = set()  # parts of arrays in order, which have gaps themselves
-        self.rooted: set[Variable] = set()  # in whose places sequences look for them
-        self.turned: set[str] = set()  # the names of matrices that were laid out in order
+        self.defined: set[Variable] = set()  # variables that have a Python name
+        self.exposed: dict[Variable, int] = {}  # planned arrays that Python uses, numbered
+        self.gapped: set[Variable] = set()  # slices of contiguous arrays, not contiguous themselves
+        self.rooted: set[Variable] = set()  # variables whose memory sequences use
+        self.turned: set[str] = set()  # the names of matrices that were copied to be contiguous
         self.scope: dict[str, Any] = {
             "np": np,
             "GuardFailure": GuardFailure,
@@ -86,20 +86,20 @@ class _Writer:
         self._held: list[Any] = []
 
     def variable(self, variable: Variable) -> str:
-        """The local variable that stands for a variable of the program."""
+        """Return the local variable for a variable of the program."""
         return self._names.setdefault(variable, f"v{len(self._names)}")
 
     def memory(self, variable: Variable) -> str:
-        """The array that lies in the program's memory for a variable."""
+        """Return an expression for the array that is planned for a variable."""
         return f"memory[{self.exposed.setdefault(variable, len(self.exposed))}]"
 
     def instruction(self, step: Instruction) -> str:
-        """The statement that does a step by NumPy."""
+        """Return the statement that computes a step by NumPy."""
         _write_instruction(self, step, set())
         return self.lines.pop()
 
     def constant(self, value: Any, prefix: str = "c") -> str:
-        """An expression for a constant."""
+        """Return an expression for a constant."""
         if value is None or type(value) in (bool, int, str):
             return repr(value)
         key = id(value)
@@ -109,15 +109,15 @@ class _Writer:
         return name
 
     def own(self, primitive: Primitive, value: Callable[..., Any]) -> str:
-        """An expression for what computes a primitive: its value, or the CPU's own."""
+        """Return an expression for the function of a primitive: the CPU library's, or its value."""
         found = VALUES.get(primitive)
         if found is not None and not self.waits:
             found = otherwise(found, value)
-            self._held.append(found)  # its number is its name
+            self._held.append(found)  # keeps it alive, because its name contains its id
         return self.constant(value if found is None else found, "f")
 
     def kernel(self, written: Any, threads: int, instead: Callable[[], Any]) -> str:
-        """The name of a kernel; ``instead`` makes what does the same until it is compiled."""
+        """Return the name of a kernel; ``instead`` makes its replacement until it is compiled."""
         name = f"k{len(self.kernels)}"
         self.sources.add(written.source)
         found: Any = None
@@ -130,23 +130,24 @@ class _Writer:
         return name
 
     def operand(self, operand: Any) -> str:
-        """An expression for an operand."""
+        """Return an expression for an operand."""
         return self.variable(operand) if is_variable(operand) else self.constant(operand)
 
 
 def generate(
     program: Program, products: bool = False, waits: bool = True
 ) -> Callable[..., tuple[Any, ...]]:
-    """A function from the inputs of a program to the tuple of its outputs.
+    """Return a function from the inputs of a program to the tuple of its outputs.
 
-    It raises `GuardFailure` where a guard does not hold.  Its source is its attribute ``source``.
-    Small ``products`` may be done by kernels, and other steps that no pass has put in one: then
-    they are NumPy's but for the last bits.  If
-    it does not wait for kernels to be compiled, NumPy stands in for them; they are its attribute
-    ``kernels``.  Its ``sources`` are those of all kernels, its ``memory`` the bytes of results.
+    It raises `GuardFailure` where a guard fails.  With ``products`` kernels may compute small
+    matrix products, and steps that no pass has fused; their results equal NumPy's but for the last
+    bits.  Unless it ``waits`` for kernels to be compiled, NumPy replaces those that are missing.
 
-    A program that writes over inputs takes a list besides.  It gets an item when the first of
-    them is about to be lost; without the list they are spared, and copies written over.
+    Attributes of the function are its ``source``, the ``kernels`` that may not be compiled yet,
+    the ``sources`` of all kernels, and the bytes of its ``memory``.
+
+    A program that overwrites inputs takes a list besides them, and appends to it before it
+    overwrites the first one; without the list it overwrites copies, and spares the inputs.
     """
     natives = Natives(program, products, _passed_on(program))
     units = gathered(program, natives)
@@ -163,7 +164,7 @@ def generate(
     writer.defined.update(program.inputs)
     ordered = _order_inputs(writer, units, program.inputs)
     ends = last_uses(units, program.outputs)  # type: ignore[arg-type]
-    reads = Counter(v for step in program.steps for v in step.reads)  # no view of it is left
+    reads = Counter(v for step in program.steps for v in step.reads)  # 1: no view of it exists
     lost = program.overwritten
     begun = False
     for position, unit in enumerate(units):
@@ -198,7 +199,7 @@ def generate(
     heads += ["begun=None"] if lost else []
     source = f"def run({', '.join(heads)}):\n {body}\n"
     exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
-    run = writer.scope.pop("run")  # which has the scope, and would keep itself
+    run = writer.scope.pop("run")  # otherwise the function and its globals form a cycle
     run.source, run.kernels = source, [*writer.kernels.values(), *code.waiting.values()]
     run.sources = {*writer.sources, *(one for one in code.numbers if type(one) is str)}
     run.memory, run.refuses = memory.size, writer.refuses
@@ -206,7 +207,7 @@ def generate(
 
 
 def _turn(writer: _Writer, loop: Loop, products: bool) -> Any:
-    """A function for a turn of a loop."""
+    """Generate the function that runs one iteration of a loop."""
     run: Any = generate(loop.body, products, writer.waits)
     name = f"turn {len(writer.kernels)}"
     writer.kernels.update({f"{name}.{i}": kernel for i, kernel in enumerate(run.kernels)})
@@ -224,7 +225,7 @@ def _written_over(step: Step) -> tuple[Variable, ...]:
 
 
 def _passed_on(program: Program) -> set[Variable]:
-    """The results that steps read, and that do not leave the program."""
+    """Return the results that steps read, and that do not leave the program."""
     leaving = {output for output in program.outputs if is_variable(output)}
     for step in reversed(program.steps):
         if is_look(step) and not leaving.isdisjoint(step.outs):
@@ -235,7 +236,7 @@ def _passed_on(program: Program) -> set[Variable]:
 def _write_by_python(
     writer: _Writer, step: Instruction, small: bool, own: set[Variable], ordered: set[Variable]
 ) -> None:
-    """Write what NumPy does; ``own`` are arrays that the program made and needs no more."""
+    """Emit a step by NumPy; ``own`` are temporaries that no later step reads."""
     if step.outs[0] in writer.places:
         if is_join(step):
             _write_join(writer, step)
@@ -255,7 +256,7 @@ def _write_by_python(
 def _order_inputs(
     writer: _Writer, units: Sequence[Step | Run], inputs: Sequence[Variable]
 ) -> set[Variable]:
-    """Write what lays inputs out in order that kernels read; the set of those inputs."""
+    """Emit copies that make inputs of kernels C-contiguous; return the set of those inputs."""
     kernels = [unit for unit in units if isinstance(unit, Fused | Small)]
     read = {v for step in kernels for v in step.reads}
     read.update(v for unit in units if isinstance(unit, Run) for v in unit.roots)
@@ -267,14 +268,14 @@ def _order_inputs(
 
 
 def _begin(writer: _Writer, over: Sequence[Variable], begun: bool) -> list[str]:
-    """Write what comes before kernels that write over inputs, of which some may have ``begun``."""
+    """Emit what precedes kernels that overwrite inputs; ``begun`` if earlier ones have started."""
     copies = [f"{name} = {name}.copy()" for name in map(writer.variable, over)]
     lines = [f"if begun is None: {'; '.join(copies)}"]
     return lines if begun else [*lines, "else: begun.append(True)"]
 
 
 def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:
-    """Whether a step's result is known to be laid out in order."""
+    """Return whether a step's result is known to be C-contiguous."""
     if step.primitive in (op.RESHAPE, op.SLICE):
         x = step.operands[0]
         whole = step.primitive is op.RESHAPE or _is_run(x, step.params["key"])
@@ -289,7 +290,7 @@ def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:
 
 
 def _is_run(x: Any, key: Any) -> bool:
-    """Whether a key takes elements that follow one another in an array that is in order."""
+    """Return whether a key takes a contiguous part of a contiguous array."""
     shape = kind_of(x).shape
     view = view_of(shape, key)
     if view is None:
@@ -304,13 +305,13 @@ def _is_run(x: Any, key: Any) -> bool:
 
 
 def _deleted(writer: _Writer, variables: Sequence[Variable]) -> list[str]:
-    """The statement that lets variables go."""
+    """Return the statement that deletes variables."""
     names = ", ".join(map(writer.variable, (v for v in variables if v in writer.defined)))
     return [f"del {names}"] if names else []
 
 
 def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
-    """Write a product into the memory that is planned for it."""
+    """Emit a matrix product into its planned memory."""
     out = step.outs[0]
     name = writer.variable(out)
     writer.lines.append(f"{name} = {writer.memory(out)}")
@@ -331,7 +332,7 @@ def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
 
 
 def _write_join(writer: _Writer, step: Instruction) -> None:
-    """Write what puts arrays one after the other, except for those that are there already."""
+    """Emit a concatenation, except for operands that are computed in its memory."""
     name = writer.variable(step.outs[0])
     writer.lines.append(f"{name} = {writer.memory(step.outs[0])}")
     for operand, (place,) in placed(step):
@@ -341,14 +342,14 @@ def _write_join(writer: _Writer, step: Instruction) -> None:
 
 
 def _write_copy(writer: _Writer, step: Instruction) -> None:
-    """Write a change of shape that is a copy, into the memory that is planned for it."""
+    """Emit a reshape that must copy, into its planned memory."""
     name, x = writer.variable(step.outs[0]), writer.operand(step.operands[0])
     writer.lines.append(f"{name} = {writer.memory(step.outs[0])}")
     writer.lines.append(f"{name}.reshape({kind_of(step.operands[0]).shape!r})[...] = {x}")
 
 
 def _unboxed(writer: _Writer, variable: Variable) -> str:
-    """Take a scalar of NumPy, or a number of Python, out of the array that a kernel made."""
+    """Return the statement that converts a kernel's array to a NumPy scalar or Python number."""
     name = writer.variable(variable)
     return f"{name} = {name}{'.item()' if variable.kind.is_number else '[()]'}"
 
@@ -359,12 +360,12 @@ def _write_guard(writer: _Writer, guard: Guard) -> None:
     value = f"{asked}({writer.operand(guard.operand)})"
     answer = writer.constant(guard.answer)
     other = f"a != {answer}" if question in EXACT else f"not same(a, {answer})"
-    back = "give(block); " if writer.has_block else ""  # the next run wants it
+    back = "give(block); " if writer.has_block else ""  # so that the next run finds it
     writer.lines.append(f"a = {value}\n if {other}: {back}raise GuardFailure({guard.index}, a)")
 
 
 def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -> None:
-    """Write a call; ``own`` are arrays which the program made and does not need any more."""
+    """Emit a call; ``own`` are temporaries that no later step reads."""
     operands = [writer.operand(operand) for operand in step.operands]
     left = ", ".join(writer.variable(v) for v in step.outs)
     left += "," if step.several else ""

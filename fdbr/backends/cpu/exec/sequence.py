@@ -1,7 +1,7 @@
-"""A sequence: kernels and checks that run one after the other in one call.
+"""Sequences: kernels and checks that run one after the other in one call.
 
-Where it stops, because a kernel is not compiled yet, Python does that step by NumPy and has it go
-on behind it.  Where a check fails, or a kernel refuses, Python says so.
+Where a sequence stops, because a kernel is not compiled yet, Python computes that step by NumPy,
+and continues the sequence behind it.  If a check fails or a kernel refuses, Python raises.
 """
 
 import time
@@ -44,11 +44,11 @@ class Slot:
     Attributes
     ----------
     root
-        The value in whose memory they are, or a constant array.
+        The value whose memory they are in, or a constant array.
     look
-        Where they are in it.
+        The view of that memory.
     dtype
-        What they are.
+        The dtype.
     """
 
     root: Any
@@ -57,7 +57,7 @@ class Slot:
 
     @property
     def key(self) -> Any:
-        """Its place among others: equal for equal elements."""
+        """A key that is equal for equal elements."""
         return id(self.root), self.look.start, self.look.strides, self.look.shape
 
     @property
@@ -68,22 +68,22 @@ class Slot:
 
 @attrs.frozen
 class Call:
-    """A kernel, called.
+    """A call of a kernel.
 
     Attributes
     ----------
     code
         A source in the kernel language, or the address of machine code.
     slots
-        What its table has.
+        The slots in its table.
     rows
-        How many there are.
+        The number of rows.
     instead
-        Makes what does the same by NumPy.
+        Makes the function that replaces it by NumPy.
     refuses
-        Whether the last of the slots is a byte that is set where it refuses.
+        Whether the last slot is a byte that it sets when it refuses.
     weight
-        About how many additions it costs.
+        Its estimated cost, in additions.
     """
 
     code: str | int
@@ -96,16 +96,16 @@ class Call:
 
 @attrs.frozen
 class Check:
-    """A guard, whose answer follows from the bits of a value.
+    """A guard whose outcome follows from the bits of a value.
 
     Attributes
     ----------
     guard
         The guard.
     slot
-        Where the value is.
+        The slot of the value.
     loops
-        The loops around it, the innermost first.
+        The surrounding loops, the innermost first.
     """
 
     guard: Guard
@@ -119,7 +119,7 @@ class Check:
 
     @property
     def bits(self) -> int:
-        """Those that the value must have."""
+        """The bits that the value must have."""
         value = np.zeros(1, self.slot.dtype)
         value[0] = self.guard.answer
         bits = int(value.view(f"i{value.dtype.itemsize}")[0])
@@ -128,7 +128,7 @@ class Check:
 
 @attrs.frozen
 class Aim:
-    """A place that moves from turn to turn is set to where it is in the first one."""
+    """Sets a slot that advances with iterations to its address in the first one."""
 
     slot: Slot
     base: Slot
@@ -136,13 +136,13 @@ class Aim:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The first place, and the one that moves."""
+        """The slot that is set, and the one that it is relative to."""
         return self.slot, self.base
 
 
 @attrs.frozen
 class Advance:
-    """A place moves on by some bytes."""
+    """Moves a slot by some bytes."""
 
     slot: Slot
     bytes: int
@@ -155,7 +155,7 @@ class Advance:
 
 @attrs.frozen(eq=False)
 class Turns:
-    """The beginning of a loop, or, with ``back``, its end: how many records it goes back."""
+    """The beginning of a loop, or, with ``back``, its end: the number of records to jump back."""
 
     loop: Any
     back: int = 0
@@ -164,12 +164,12 @@ class Turns:
 
 
 class Jump:
-    """A record that goes on elsewhere, or prepares for that: see `control_flow`."""
+    """A record of control flow: see `control_flow`."""
 
     slots: tuple[Slot, ...] = ()
 
     def line(self, writer: Writer, places: list[int]) -> tuple[int, int, int, int]:
-        """The words of the record, where ``places`` are those of its slots."""
+        """Return the words of the record; ``places`` are the indices of its slots."""
         raise NotImplementedError
 
 
@@ -177,19 +177,19 @@ Record = Call | Check | Aim | Advance | Turns | Jump
 
 
 class Code:
-    """The machine code of a program's kernels: the word that stands for it in tables.
+    """The machine code of a program's kernels, as words that tables refer to.
 
     Attributes
     ----------
     words
-        One for each kernel; 0 as long as it is not compiled.
+        The address of each kernel; 0 until it is compiled.
     """
 
     def __init__(self, sources: Sequence[str | int], waits: bool) -> None:
         self.words = np.zeros(max(1, len(sources)), np.int64)
         self.numbers: dict[str | int, int] = {}
         self.waiting: dict[int, _Word] = {}
-        self._kept: list[Any] = []  # what keeps machine code in memory
+        self._kept: list[Any] = []  # keeps machine code in memory
         for source in sources:
             if source in self.numbers:
                 continue
@@ -208,12 +208,12 @@ class Code:
                     self.waiting[number] = awaited
 
     def place(self, source: str | int) -> int:
-        """The address of the word for a kernel."""
+        """Return the address of the word for a kernel."""
         return int(self.words.ctypes.data) + 8 * self.numbers[source]
 
 
 class _Word(Awaited):
-    """A kernel of sequences that is not compiled yet: they call what a word says."""
+    """A kernel of sequences that is not compiled yet: they call the address in a word."""
 
     __slots__ = ("number", "words")
 
@@ -226,20 +226,20 @@ class _Word(Awaited):
 
 
 class Commands:
-    """The records of a sequence, and how they run.
+    """The records of a sequence, ready to run.
 
     Parameters
     ----------
     records
-        What is done, in this order.
+        The records, in order.
     code
-        The program's kernels.
+        The kernels of the program.
     arguments
-        The values whose memory is given in each run, in this order.
+        The values whose memory is passed in each run, in order.
     starts
-        For the other values, where they are in the program's memory; those that move have none.
+        For the other values, their offsets in the program's memory; rows of loops have none.
     free
-        Whether other threads may have Python meanwhile.
+        Whether the GIL is released meanwhile.
     """
 
     def __init__(
@@ -304,12 +304,12 @@ class Commands:
         return self._code.place(record.code), writer.table(places), record.rows, byte
 
     def go_on(self, number: int | None, tables: Tables, *arguments: Any) -> None:
-        """Do what the runner has stopped at, and have it go on, until all is done.
+        """Execute the record that the runner has stopped at, and continue until the end.
 
         Raises
         ------
         GuardFailure
-            If a guard does not hold.
+            If a guard fails.
         RefusedError
             If a kernel refuses.
         """
@@ -319,7 +319,7 @@ class Commands:
             number = self.run(tables.words, *arguments)
 
     def instead_of(self, number: int, tables: Tables) -> int:
-        """Do a record by NumPy; 1, or 0 if the machine code is there by now."""
+        """Execute a record by NumPy and return 1; return 0 if its kernel is compiled by now."""
         if number & REFUSED:
             raise RefusedError
         record = self.records[number]

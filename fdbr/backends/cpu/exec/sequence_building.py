@@ -1,8 +1,8 @@
-"""The records of sequences: which kernels do a program's steps, and where values lie.
+"""The records of sequences: the kernels of a program's steps, and the memory of values.
 
-A value in a sequence is memory, and how it lies there is known when the program is compiled: so
-slices, permutations and most changes of shape are nothing at all, and kernels find their operands
-at addresses that are written down before.
+Values in a sequence are strided views of memory whose layout is known at compile time.  So slices,
+permutations and most reshapes cost nothing, and the addresses of kernels' operands are written to
+tables beforehand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ from fdbr.compiler.ir.subarrays import placed
 
 __all__ = ["Builder", "Built"]
 
-_SOON = 1e-6  # of a step
+_SOON = 1e-6  # a fraction of a step, to order events within it
 _COPIES = op.JOINS | op.EMBEDDINGS
 
 
@@ -50,17 +50,17 @@ class Built:
     Attributes
     ----------
     records
-        What is done.
+        The records, in order.
     joined
-        For those that copy a part of what is joined to its place, the part and the whole: if the
-        part lies there already, they are left out.
+        For records that copy an operand into a concatenation, the operand and the result: they are
+        dropped if the operand is computed there.
     """
 
     records: list[Record] = attrs.field(factory=list)
     joined: dict[int, tuple[Variable, Variable]] = attrs.field(factory=dict)
 
     def leave_out(self, inside: Mapping[Variable, Variable]) -> None:
-        """Drop the copies of parts that lie inside of what they are joined to."""
+        """Drop the copies of operands that are computed inside the concatenation."""
         self.records[:] = [
             record
             for number, record in enumerate(self.records)
@@ -70,25 +70,25 @@ class Built:
         self.joined.clear()
 
     def roots(self) -> dict[int, Any]:
-        """The values in whose memory it works."""
+        """Return the values in whose memory the records work."""
         return {id(slot.root): slot.root for record in self.records for slot in record.slots}
 
 
 class Builder:
-    """Sequences in the making, for all of a program.
+    """Builds the sequences of a program.
 
     Attributes
     ----------
     looks
-        For values that lie in the memory of others, of which, and how.
+        For values that are views, the value that owns the memory, and the view.
     scratch
-        For memory that the program knows nothing of, the first step that needs it and the last.
+        Scratch memory, with the first and last step that needs it.
     own
         The values that have memory of their own.
     early
-        Those that need it before the step that makes them: the results of loops.
+        Values whose memory is needed before the step that defines them: the results of loops.
     moving
-        The rows that the turns of loops read and write, each another one.
+        Rows that iterations of loops read and write, whose address changes in each.
     """
 
     def __init__(self, natives: Natives) -> None:
@@ -106,7 +106,7 @@ class Builder:
         self._apart: float = 1
 
     def build(self, steps: Sequence[Step], first: int) -> Built:
-        """The records of steps, of which the first has a position in the program."""
+        """Return the records of steps; ``first`` is the first one's position in the program."""
         self._built = Built()
         for position, step in enumerate(steps, first):
             self._position = position
@@ -114,12 +114,12 @@ class Builder:
         return self._built
 
     def results(self, outputs: Sequence[Any], end: int) -> list[Slot]:
-        """The places of outputs' elements in their order, after the last steps."""
+        """Return the slots of outputs as contiguous elements, after the last step."""
         self._position = end
         return [self.in_order(self.slot(output)) for output in outputs]
 
     def slot(self, operand: Any) -> Slot:
-        """The place of an operand's elements."""
+        """Return the slot of an operand."""
         kind = kind_of(operand)
         if type(operand) is not Variable:
             if id(operand) not in self._constants:
@@ -133,7 +133,7 @@ class Builder:
         return Slot(root, look or ordered_look(kind.shape), kind.dtype)
 
     def in_order(self, slot: Slot) -> Slot:
-        """Elements in their order: a copy, if they lie in another one."""
+        """Return a slot with contiguous elements, copied if need be."""
         if slot.look.is_ordered():
             return slot
         found = self._copies.get(slot.key)
@@ -144,7 +144,7 @@ class Builder:
         return found
 
     def room(self, shape: tuple[int, ...], dtype: Any) -> Slot:
-        """Memory that this step needs."""
+        """Return a slot of scratch memory for this step."""
         variable = Variable(Kind(np.ndarray, shape, dtype))
         self.scratch[variable] = [self._position, self._position]
         return Slot(variable, ordered_look(shape), dtype)
@@ -171,7 +171,7 @@ class Builder:
                 self._loop(step, loop)
 
     def _loop(self, step: Instruction, loop: Loop) -> None:
-        """All turns of a loop, whose state is in the memory of its last values."""
+        """Add the records of a loop, which carries its state in the memory of its final values."""
         end = self._position
         start = end - 1 if not self._loops else end - self._apart
         records, known = self._built.records, set(self.scratch)
@@ -228,7 +228,7 @@ class Builder:
                 self.scratch[variable][1] = end
 
     def _mine(self, out: Variable, start: float) -> None:
-        """Have a result of a loop have memory of its own from the loop's beginning on."""
+        """Give a loop's result memory of its own from the beginning of the loop."""
         if self._loops:
             self.scratch[out] = [start, self._position]
         else:
@@ -242,7 +242,7 @@ class Builder:
         place: tuple[int, int],
         rows: dict[Variable, tuple[Slot, int, int]],
     ) -> None:
-        """Have a value be a row of an array: the first one at first, and then so many further."""
+        """Make a value a row of an array that starts at one row and advances in each iteration."""
         strides, shape = array.look.strides, array.look.shape
         root = Variable(variable.kind)
         self.moving.add(root)
@@ -250,7 +250,7 @@ class Builder:
         self.looks[variable] = root, Look("", 0, strides[1:], shape[1:], "")
 
     def _body(self, loop: Loop, start: float, end: float) -> None:
-        """The records of one turn, at positions before that of the loop."""
+        """Add the records of one iteration, at fractional positions before that of the loop."""
         outer, apart, copies = self._loops, self._apart, dict(self._copies)
         self._loops = (loop, *outer)
         self._apart = (end - start) / (len(loop.body.steps) + 2)
@@ -262,10 +262,10 @@ class Builder:
                 self.own.discard(out)
                 self.scratch[out] = [self._position, self._position]
         self._loops, self._apart = outer, apart
-        self._copies = copies  # others are of this turn alone
+        self._copies = copies  # copies in the body are valid in one iteration only
 
     def _turned(self, loop: Loop, targets: Sequence[Slot]) -> None:
-        """End a turn: put its results where they are wanted, those carried at last."""
+        """End an iteration: copy its results to their targets, the carried ones last."""
         records = self._built.records
         sources = [self.slot(output) for output in loop.body.outputs]
         carried = {target.root for target in targets[: loop.carried]}
@@ -320,7 +320,7 @@ class Builder:
             records.append(copied(self.slot(operand), part))
 
     def _product(self, step: Instruction) -> None:
-        """A product that a kernel does; a matrix that many read is turned once for all."""
+        """Add a matrix product; a transposed matrix is copied once if all batches share it."""
         a, b = map(self.slot, step.operands)
         out = step.outs[0]
         once = len(out.kind.shape) == 2
@@ -348,7 +348,7 @@ class Builder:
         return None if found is None else found[1]
 
     def _written(self, step: Any, written: Written, lying: bool = False) -> None:
-        """The call of a kernel, and of what ends it."""
+        """Add the call of a kernel, and of the division that completes a mean."""
         slots = []
         for i, operand in enumerate(written.inputs):
             slot = self.slot(operand)
@@ -385,7 +385,7 @@ def kernel(table, start, stop, thread):
 
 
 def _division(slot: Slot, divisor: int) -> Call:
-    """A sum becomes a mean."""
+    """Return the call that divides a sum to get a mean."""
     number = np.array([divisor], slot.dtype)
     by = Slot(number, ordered_look((1,)), slot.dtype)
     size = int(np.prod(slot.look.shape, dtype=int))

@@ -1,4 +1,4 @@
-"""Sequences in a program's source: what Python gives them, and what it has of them afterwards."""
+"""Statements of a program's source that run sequences, with their arguments and results."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from fdbr.compiler.ir.program import Fused, Instruction, Step, Variable, is_vari
 
 __all__ = ["Sequences"]
 
-_SHORT = 200_000  # additions below which other threads of Python may wait
+_SHORT = 200_000  # additions below which releasing the GIL costs more than it gains
 
 
 class Sequences:
@@ -22,11 +22,11 @@ class Sequences:
     Parameters
     ----------
     units
-        The program's steps and runs of steps.
+        The program's steps, and its runs of steps.
     outputs
-        The program's.
+        The outputs of the program.
     builder
-        What makes the records.
+        The builder of the records.
     """
 
     def __init__(self, units: Sequence[Step | Run], outputs: Iterable[Any], builder: Builder):
@@ -48,7 +48,7 @@ class Sequences:
         return is_variable(root) and root not in self.builder.moving
 
     def code(self, memory: Plan, waits: bool) -> Code:
-        """The machine code of all kernels; those are left out that copy what is there already."""
+        """Return the machine code of all kernels, except copies that the memory plan avoids."""
         for built in self.built.values():
             built.leave_out(memory.inside)
         records = [record for built in self.built.values() for record in built.records]
@@ -57,7 +57,7 @@ class Sequences:
     def lines(
         self, writer: Any, run: Run, code: Code, memory: Plan, ordered: set[Variable]
     ) -> list[str]:
-        """The statements that run a sequence."""
+        """Return the statements that run a sequence."""
         built = self.built[run]
         writer.refuses |= any(type(r) is Call and r.refuses for r in built.records)
         roots = [root for root in built.roots().values() if self._is_real(root)]
@@ -82,7 +82,7 @@ class Sequences:
     def _argument(
         self, writer: Any, root: Variable, ordered: set[Variable], lines: list[str]
     ) -> str:
-        """The name of an array in order that holds a value, which may be still to be made."""
+        """Return the name of a C-contiguous array that holds a value; allocate it if need be."""
         name: str = writer.variable(root)
         kind = root.kind
         if root in self.boxes:
@@ -106,7 +106,7 @@ class Sequences:
         return name
 
     def _after(self, writer: Any, step: Step, memory: Plan) -> list[str]:
-        """The statements by which Python has what a step made, if it needs it."""
+        """Return the statements that make a step's results available to Python, if needed."""
         lines = []
         over = step.over if isinstance(step, Fused) else {}
         for out in step.outs:
@@ -130,7 +130,7 @@ class Sequences:
 
 
 def _weight(records: Sequence[Record]) -> int:
-    """About how many additions records cost."""
+    """Return the estimated cost of records, in additions."""
     weight, times = 0, 1
     for record in records:
         if isinstance(record, Turns):
@@ -142,20 +142,20 @@ def _weight(records: Sequence[Record]) -> int:
 
 
 def _going_on(commands: Commands, number: int) -> Callable[..., None]:
-    """The function that goes on where a sequence has stopped."""
+    """Return the function that continues a sequence where it has stopped."""
 
     def go_on(stopped: int, block: Any, *arguments: Any) -> None:
         try:
             commands.go_on(stopped, block.tables[number], *arguments)
         except GuardFailure:
-            give(block)  # the next run wants it
+            give(block)  # so that the next run finds it
             raise
 
     return go_on
 
 
 def _shown(units: Sequence[Step | Run], outputs: Iterable[Any]) -> set[Variable]:
-    """The values that Python has names for."""
+    """Return the values that Python needs names for."""
     shown = {output for output in outputs if is_variable(output)}
     for unit in reversed(units):
         if not isinstance(unit, Run):

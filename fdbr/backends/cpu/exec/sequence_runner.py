@@ -1,8 +1,8 @@
-"""Kernels one after the other in one call: the machine code that calls them as tables say.
+"""The runner of sequences: machine code that calls one kernel after the other as tables say.
 
-The runner stops at a record that it cannot do: a kernel that is not compiled yet or that refuses,
-a check that fails, a log without room, a number that its table does not know.  It gives the
-record's number then (and `REFUSED`), and goes on where it is told.
+It stops at a record that it cannot execute: a kernel that is not compiled yet or that refuses, a
+check that fails, a full log, a number that a table does not contain.  It returns the number of the
+record (with `REFUSED` set if a kernel refused), and can continue at any record.
 """
 
 import functools
@@ -283,9 +283,9 @@ stopped:
 
 @functools.cache
 def runner() -> Callable[..., int | None]:
-    """A function of a sequence's tables and of its arguments, which runs it.
+    """Return a function of a sequence's tables and arguments that runs it.
 
-    It gives `None`, or the number of the record at which it has stopped.
+    Its result is `None`, or the number of the record at which it has stopped.
     """
     found: Callable[..., int | None] = method(address_of(_RUNNER))
     return found

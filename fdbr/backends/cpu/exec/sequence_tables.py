@@ -1,25 +1,25 @@
-"""The tables of sequences, which say to machine code what to do.
+"""The tables of sequences, which tell the runner what to do.
 
-They are an array of words (64 bits each), one for each piece of memory that a
-program works in, so that runs on several threads have their own:
+They are an array of 64-bit words, one array for each workspace of a program, so that concurrent
+runs have their own:
 
-- the *head*: the record to begin with, how many records and patches there are, whether others may
-  have Python meanwhile, where patches and records are; where a log goes on, and where its memory
-  ends; and how many jumps there may be before Python has a turn, in which it hears signals;
-- *patches*, for each place in an argument: the argument's number, where the address of its
-  elements is to be written, and how many bytes behind the first element it is;
-- *places*, which to a kernel look like array objects: the address of elements, and of strides;
-- *tables* of places, one for each kernel;
-- *records*: what is done.  A kernel is the address of the word with the address of its code, its
-  table, its rows, and the place of a byte that is set to 0 before and must be 0 afterwards (or 0).
-  A check is 0, the place of a value, its size in bytes, and the bits that it must have.
-  `AIM` sets a place to where another one is, so many bytes further on; `ADVANCE` moves it on by
-  some bytes.  `BEGIN` writes a number of turns to a word, and `REPEAT` counts them down there: it
-  goes back to a record as long as there are turns left.
-- Control flow: `WHEN` goes to a record if a byte is what it says.  `MOVE` copies bytes from a place
-  to another one.  `ROOM` sees whether so many bytes can be added to the log, `PUSH` adds those of a
-  place and `NOTE` a number; `POP` takes bytes off its end to a place, and `BACK` a number, which
-  says by a table to which record it goes.  `STOP` stops.
+- the *head*: the first record, the numbers of records and patches, whether the GIL is released,
+  the addresses of patches and records; the end of the log, and the end of its memory; and the
+  number of jumps after which Python checks for signals;
+- *patches*, for each slot in an argument: the number of the argument, the slot that its data
+  address is written to, and an offset in bytes;
+- *slots*, which look like array objects to a kernel: a data address, and the address of strides;
+- *kernel tables* of slots, one for each call;
+- *records*, of four words.  A call has the address of the word that holds the address of its code,
+  its table, its rows, and the slot of a byte that is set to 0 before and must be 0 afterwards (or
+  0).  A check has 0, the slot of a value, its size in bytes, and the bits that it must have.
+  `AIM` sets a slot to the address of another one plus an offset; `ADVANCE` moves it by some bytes.
+  `BEGIN` writes the number of iterations to a word; `REPEAT` decrements it, and jumps back to a
+  record while it is positive.
+- Control flow: `WHEN` jumps to a record if a byte has a value.  `MOVE` copies bytes from one slot
+  to another.  `ROOM` checks that some bytes fit into the log; `PUSH` appends those of a slot, and
+  `NOTE` a number.  `POP` moves bytes from its end to a slot, and `BACK` removes a number, and jumps
+  to the record that a table has for it.  `STOP` stops.
 """
 
 import ctypes
@@ -40,25 +40,25 @@ __all__ = [
 REFUSED = 1 << 40
 AIM, ADVANCE, BEGIN, REPEAT = 1, 2, 3, 4
 WHEN, MOVE, ROOM, PUSH, NOTE, POP, BACK, STOP = 5, 6, 7, 8, 9, 10, 11, 12
-FIRST = 0  # the word of the head that says which record comes first
-LOG, JUMPS = 6, 8  # those of the log, which are two, and of the jumps
+FIRST = 0  # the word of the head for the first record
+LOG, JUMPS = 6, 8  # the words of the head for the log (two) and the jumps
 _WORDS = 9  # of the head
-_PLACES = (AIM, MOVE)  # whose third word is a place, too
-DATA, STRIDES = HEAD // 8, HEAD // 8 + 3  # words of a place
+_PLACES = (AIM, MOVE)  # operations whose third word is a slot, too
+DATA, STRIDES = HEAD // 8, HEAD // 8 + 3  # words of a slot, as in NumPy's array struct
 
 
 @attrs.define(eq=False)
 class Template:
-    """The tables of a sequence, but for where they and the memory are.
+    """The tables of a sequence, independent of the addresses of tables and memory.
 
     Attributes
     ----------
     words
-        With offsets in the place of addresses.
+        The words, with offsets instead of addresses.
     here
-        The words that are offsets from the tables' own beginning.
+        The indices of words that are offsets from the beginning of the tables.
     inside
-        Those that are offsets in the program's memory.
+        The indices of words that are offsets in the program's memory.
     """
 
     words: Any
@@ -66,7 +66,7 @@ class Template:
     inside: Any
 
     def at(self, memory: int) -> "Tables":
-        """The tables for memory at an address."""
+        """Return the tables for memory at an address."""
         words = self.words.copy()
         words[self.here] += words.ctypes.data
         words[self.inside] += memory
@@ -74,7 +74,7 @@ class Template:
 
 
 class Tables:
-    """The tables for one piece of memory: ``words``."""
+    """The tables for one workspace: ``words``."""
 
     __slots__ = ("words",)
 
@@ -82,7 +82,7 @@ class Tables:
         self.words = words
 
     def array(self, place: int, shape: tuple[int, ...], strides: Any, dtype: Any) -> Any:
-        """The elements at a place, as an array."""
+        """Return the elements of a slot as an array."""
         address = int(self.words[place + DATA])
         ends = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
         before, behind = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
@@ -91,7 +91,7 @@ class Tables:
 
 
 class Writer:
-    """A template in the making."""
+    """Builds a template."""
 
     def __init__(self) -> None:
         self.words = [0] * _WORDS
@@ -99,7 +99,7 @@ class Writer:
         self.inside: list[int] = []
 
     def place(self, start: int, strides: tuple[int, ...], inside: bool) -> int:
-        """A place, of which the address is known, or an offset in the memory."""
+        """Add a slot, whose address is known, or an offset in the memory; return its index."""
         at = len(self.words)
         self.words += [0] * (STRIDES + 1)
         self.words[at + DATA] = start
@@ -111,17 +111,17 @@ class Writer:
         return at
 
     def word(self) -> int:
-        """A word that is written to."""
+        """Add a word that the runner writes to; return its index."""
         self.words.append(0)
         return len(self.words) - 1
 
     def numbers(self, numbers: Sequence[int]) -> int:
-        """A table of numbers."""
+        """Add a table of numbers; return its index."""
         self.words += numbers
         return len(self.words) - len(numbers)
 
     def table(self, places: list[int]) -> int:
-        """A table of places."""
+        """Add a table of slots; return its index."""
         at = len(self.words)
         self.here += range(at, at + len(places))
         self.words += [8 * place for place in places]
@@ -133,7 +133,7 @@ class Writer:
         records: list[tuple[int, int, int, int]],
         free: bool,
     ) -> Template:
-        """The template with its patches and records, which name places and tables by offsets."""
+        """Return the template with its patches and records, which refer to slots by index."""
         self.words[1:6] = len(records), len(patches), int(free), 8 * len(self.words), 0
         for number, place, behind in patches:
             self.here.append(len(self.words) + 1)

@@ -1,4 +1,4 @@
-"""Which steps of a program run in sequences, and in which order."""
+"""The choice and order of steps that run in sequences."""
 
 import math
 from collections.abc import Container, Sequence
@@ -37,20 +37,20 @@ from fdbr.core.expr import FLOATS
 
 __all__ = ["Natives", "Run", "data_inputs", "gathered", "is_look", "reduction"]
 
-WORTH = 500_000  # additions from which on more threads than one pay
-_LONG = 50_000_000  # additions of a sequence, after which Python has a turn
-_FEW = 3  # simple steps that Python does as fast
+WORTH = 500_000  # additions from which on several threads pay
+_LONG = 50_000_000  # additions of a sequence after which Python checks for signals
+_FEW = 3  # simple steps that pay for a sequence; Python runs fewer as fast
 _ASKED: dict[Any, str] = {bool: "b", int: "i", float: "f"}
 
 
 @attrs.frozen(eq=False)
 class Run:
-    """Steps that follow one another and that one sequence does.
+    """Consecutive steps that run in one sequence.
 
     Attributes
     ----------
     roots
-        The values in whose memory it works.
+        The values in whose memory the steps work.
     """
 
     steps: tuple[Step, ...]
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def reads(self) -> list[Variable]:
-        """The variables that steps read, and the roots of what they look at."""
+        """The variables that the steps read, and the roots of their views."""
         return [*self.roots, *(v for step in self.steps for v in step.reads)]
 
     @property
@@ -68,14 +68,14 @@ class Run:
 
 
 class Natives:
-    """The native forms of a program's steps, as far as they are known before memory is planned.
+    """The native forms of a program's steps, as far as they are known before memory planning.
 
     Parameters
     ----------
     products
-        Whether kernels may do what no pass has put in one, products above all.
+        Whether kernels may compute steps that no pass has fused, above all matrix products.
     passed_on
-        The results that are read soon after they are made.
+        The results that are read soon after they are computed.
     """
 
     def __init__(self, program: Program, products: bool, passed_on: Container[Variable]) -> None:
@@ -90,13 +90,14 @@ class Natives:
                 self.uses[variable] = self.uses.get(variable, 0) + 1
 
     def form(self, step: Step) -> Written | None:
-        """The kernel of a step; `None` if it has none."""
+        """Return the kernel of a step; `None` if it has none."""
         return self._forms.of(step)
 
     def is_native(self, step: Step, made: Container[Variable], whole: bool = False) -> bool:
-        """Whether a step can be part of a sequence that has made some values already.
+        """Return whether a step can be part of a sequence that has already computed some values.
 
-        Products that are worth several threads can, too, where the ``whole`` has to be a sequence.
+        Large products are better left to several threads, except if the ``whole`` program must be
+        a sequence.
         """
         if isinstance(step, Guard):
             return _is_check(step, made)
@@ -117,13 +118,13 @@ class Natives:
         return self.products and self._is_simple(step, whole)
 
     def _is_native_loop(self, step: Instruction, loop: Loop) -> bool:
-        """Whether machine code runs all of a loop's turns."""
+        """Return whether machine code runs all iterations of a loop."""
         if loop not in self._loops:
             kinds = [kind_of(value) for value in (*step.operands, *step.outs)]
             kinds += [kind_of(value) for value in (*loop.body.inputs, *loop.body.outputs)]
             made: set[Variable] = set()
             same = zip(step.operands, loop.body.inputs[: loop.carried], step.outs, strict=False)
-            found = not loop.is_open  # a sequence has as many turns as were recorded
+            found = not loop.is_open  # a sequence has a fixed number of iterations
             found = found and all(len({kind_of(x).dtype for x in three}) == 1 for three in same)
             found = found and all(kind.dtype in CODES and kind.size for kind in kinds)
             found = found and all(map(_is_plain_data, loop.data, data_inputs(loop)))
@@ -136,7 +137,7 @@ class Natives:
         return self._loops[loop]
 
     def _is_simple(self, step: Instruction, whole: bool) -> bool:
-        """Whether a step that no pass has put in a kernel can have one to itself."""
+        """Return whether an unfused step can have a kernel of its own."""
         if self.is_small_product(step):
             weight = write_product(step).weight * write_product(step).rows
             return weight < 8 * WORTH
@@ -147,7 +148,7 @@ class Natives:
         return is_plain_loop(step) or reduction(step) is not None
 
     def is_small_product(self, step: Step) -> bool:
-        """Whether a kernel does a product."""
+        """Return whether a kernel computes a matrix product."""
         if not isinstance(step, Instruction) or not self.products:
             return False
         if step.primitive not in (op.MATMUL, op.MATMUL_TRANSPOSED):
@@ -161,9 +162,9 @@ class Natives:
 
 
 def _gapped(steps: Sequence[Step]) -> dict[Variable, bool]:
-    """The values that are rows of larger arrays, in loops, too.
+    """Return the values that are rows of larger arrays, including those in loops.
 
-    Of each, whether the elements of a row follow one another.
+    The flag says whether the elements of a row are contiguous.
     """
     looks: dict[Variable, Look] = {}
     found: dict[Variable, bool] = {}
@@ -182,7 +183,7 @@ def _gapped(steps: Sequence[Step]) -> dict[Variable, bool]:
 
 
 def reduction(step: Instruction) -> Fused | None:
-    """A reduction over the first axes, the last ones or all, as a kernel; `None` for others."""
+    """Return the kernel of a reduction over leading, trailing or all axes; `None` for others."""
     found, out = fold_of(step), step.outs[0].kind
     if found is None or out.dtype not in FLOATS or not is_numpy_array(step.operands[0]):
         return None
@@ -198,18 +199,18 @@ def reduction(step: Instruction) -> Fused | None:
 
 
 def is_numpy_array(operand: Any) -> bool:
-    """Whether an operand is a variable that is one of NumPy's arrays."""
+    """Return whether an operand is a variable that holds a NumPy array."""
     return is_variable(operand) and operand.kind.is_array
 
 
 def data_inputs(loop: Loop) -> Sequence[Variable]:
-    """The inputs of a body that are constants which differ between the turns."""
+    """Return the inputs of a loop body that are constants which differ between iterations."""
     first = loop.carried + len(loop.rows)
     return loop.body.inputs[first : first + len(loop.data)]
 
 
 def _is_plain_data(values: Sequence[Any], variable: Variable) -> bool:
-    """Whether the values of the turns are numbers, or arrays of numbers, of one kind."""
+    """Return whether the values of iterations are numbers, or arrays of numbers, of one aval."""
     try:
         array = np.array(list(values), variable.kind.dtype)
     except (TypeError, ValueError, OverflowError):
@@ -218,7 +219,7 @@ def _is_plain_data(values: Sequence[Any], variable: Variable) -> bool:
 
 
 def is_look(step: Step) -> bool:
-    """Whether a step gives its operand, looked at in another way."""
+    """Return whether the result of a step is a view of its operand."""
     if not isinstance(step, Instruction) or step.primitive not in op.VIEWS:
         return False
     operand, out = step.operands[0], step.outs[0]
@@ -244,9 +245,9 @@ def _is_check(guard: Guard, made: Container[Variable]) -> bool:
 
 
 def gathered(program: Program, natives: Natives) -> list[Step | Run]:
-    """The steps of a program, as many as can be in sequences.
+    """Return the steps of a program, grouped into sequences as far as possible.
 
-    What Python does comes before a sequence unless it reads what that makes.
+    Steps that Python runs come before a sequence unless they read its results.
     """
     found: list[Step | Run] = []
     waiting: list[Step] = []
@@ -292,7 +293,7 @@ def _weight(step: Step) -> int:
 
 
 def _pays(steps: Sequence[Step], natives: Natives) -> bool:
-    """Whether a sequence is faster than Python."""
+    """Return whether a sequence is faster than Python."""
     real = [step for step in steps if not is_look(step) and not isinstance(step, Guard)]
     return len(real) >= _FEW or any(
         isinstance(step, Fused | Small) or loop_of(step) or natives.form(step) is not None

@@ -1,4 +1,4 @@
-"""Strided views of memory: kernels of small arrays read through them, and copy nothing."""
+"""Strided views of memory, through which kernels of small arrays read without copies."""
 
 import math
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from fdbr.compiler.passes.rules.views import view_of
 __all__ = ["Look", "looked", "merged", "sliced", "steps_of"]
 
 
-_NEAR = 4  # elements from one to the next
+_NEAR = 4  # largest stride with which neighbouring elements mostly share a cache line
 
 
 @attrs.frozen
 class Look:
-    """Elements somewhere in memory: those at ``start + sum(stride * index)``."""
+    """A strided view: the elements at ``start + sum(stride * index)`` in a memory."""
 
     memory: str
     start: int
@@ -27,7 +27,7 @@ class Look:
     code: str
 
     def at(self, indices: list[str], rank: int) -> str:
-        """The element for an index of an array of some rank to which this one broadcasts."""
+        """Return the source of the element at an index of an array that this one broadcasts to."""
         terms = []
         lead = rank - len(self.shape)
         for axis, (stride, n) in enumerate(zip(self.strides, self.shape, strict=True)):
@@ -39,19 +39,19 @@ class Look:
         return f"({text} != 0)" if self.code == "b1" else text
 
     def place(self, indices: list[str]) -> str:
-        """The element for an index of its own, as it is written to."""
+        """Return the source of the element at an index of its own, as an assignment's target."""
         return attrs.evolve(self, code="").at(indices, len(indices))
 
     def is_gapped(self) -> bool:
-        """Whether its rows lie anyhow, and the elements of each of them one after the other."""
+        """Return whether its rows are contiguous, but the whole is not."""
         return bool(self.strides) and self.strides[-1] == 1 and not self.is_ordered()
 
     def is_stepped(self) -> bool:
-        """Whether the elements of a row are near to each other, and not one after the other."""
+        """Return whether the elements of a row have a small stride other than 1."""
         return bool(self.strides) and 0 < abs(self.strides[-1]) <= _NEAR and self.strides[-1] != 1
 
     def is_ordered(self) -> bool:
-        """Whether its elements lie one after the other."""
+        """Return whether it is contiguous."""
         return all(
             n == 1 or stride == own
             for n, stride, own in zip(self.shape, self.strides, steps_of(self.shape), strict=True)
@@ -59,12 +59,12 @@ class Look:
 
 
 def steps_of(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The steps along the axes of an array that is laid out in order, in elements."""
+    """Return the strides of a contiguous array, in elements."""
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def looked(source: Look, step: Instruction) -> Look | None:
-    """The same memory looked at in another way; `None` if that cannot be."""
+    """Return the view of a source that a step makes; `None` if it needs a copy."""
     primitive, shape = step.primitive, step.outs[0].kind.shape
     if primitive is op.SLICE:
         return sliced(source, step.params["key"])
@@ -85,7 +85,7 @@ def looked(source: Look, step: Instruction) -> Look | None:
 
 
 def sliced(source: Look, key: Any) -> Look:
-    """The view that a key of slices and integers takes."""
+    """Return the view that a key of slices and integers takes."""
     view = view_of(source.shape, key)
     assert view is not None
     start = source.start
@@ -105,9 +105,9 @@ def sliced(source: Look, key: Any) -> Look:
 
 
 def merged(target: Look, looks: Sequence[Look | None]) -> list[Any]:
-    """The same elements with fewer axes: two are one where all step through both as through one.
+    """Merge neighbouring axes that all views step through as through one.
 
-    A long loop takes several elements at once, a short one inside of another does not.
+    Long loops process several elements at once; short inner ones cannot.
     """
     rank = len(target.shape)
     spread = [target, *(None if look is None else _spread(look, rank) for look in looks)]
@@ -120,11 +120,11 @@ def merged(target: Look, looks: Sequence[Look | None]) -> list[Any]:
                 if x is not None:
                     strides = (*x.strides[:axis], *x.strides[axis + 1 :])
                     spread[i] = attrs.evolve(x, strides=strides)
-    # An axis of one element is no axis to `at`, and has no step.
+    # `at` ignores axes of one element, so their stride may be anything.
     return [x and attrs.evolve(x, shape=tuple(shape)) for x in spread]
 
 
 def _spread(look: Look, rank: int) -> Look:
-    """Elements with as many axes as those that they broadcast to, whose steps are 0 then."""
+    """Return a view with the axes it broadcasts to; the new ones have stride 0."""
     strides = [0 if n == 1 else s for n, s in zip(look.shape, look.strides, strict=True)]
     return attrs.evolve(look, strides=(0,) * (rank - len(strides)) + tuple(strides))

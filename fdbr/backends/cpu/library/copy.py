@@ -1,4 +1,4 @@
-"""Copies of rows that lie apart in memory, and of one number to all of it, on all threads."""
+"""Parallel copies of rows with gaps between them, and filling of arrays with one number."""
 
 from array import array
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from fdbr.backends.cpu.runtime.pool import launch, part_count
 
 __all__ = ["copied_into", "filled", "joined"]
 
-_SHARE = 1 << 16  # bytes that are worth a thread's waking
-_FILL = 1 << 13  # bytes of a row with which an array is filled
+_SHARE = 1 << 16  # bytes of work that are worth waking a thread
+_FILL = 1 << 13  # bytes of the row that an array is filled with
 
-# Where to, where from, how far rows are apart in both, and how many bytes one has.  The first part
-# of a row goes to one thread, the next to another, where there is a single one.
+# The entries: target, source, the distances of rows in both, and the bytes of a row.  A single row
+# is divided among the threads.
 _TABLE = "to from to.step from.step bytes".split()
 _SOURCE = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
@@ -49,7 +49,7 @@ end:
 
 
 def copied_into(out: Any, x: Any) -> None:
-    """``out[...] = x`` for arrays of one shape and dtype, which do not overlap."""
+    """Compute ``out[...] = x`` for arrays of one shape and dtype, which do not overlap."""
     if x.nbytes < LEAST or x.dtype.hasobject:
         out[...] = x
     elif not any(x.strides):
@@ -61,7 +61,7 @@ def copied_into(out: Any, x: Any) -> None:
 
 
 def filled(out: Any, value: Any) -> Any:
-    """An array with one number in the place of all its elements.
+    """Fill an array with one number, and return it.
 
     >>> import numpy as np
     >>> filled(np.empty((600, 500)), 2.0).min()
@@ -79,7 +79,7 @@ def filled(out: Any, value: Any) -> Any:
 
 
 def _copy(out: Any, x: Any, rows: int, out_step: int, x_step: int, size: int) -> None:
-    """Copy so many rows of ``size`` bytes."""
+    """Copy ``rows`` rows of ``size`` bytes."""
     data = [v.__array_interface__["data"][0] for v in (out, x)]
     table = array("q", [*data, out_step, x_step, 0 if rows == 1 else size])
     number, grain = (size, 64) if rows == 1 else (rows, 1)
@@ -88,9 +88,9 @@ def _copy(out: Any, x: Any, rows: int, out_step: int, x_step: int, size: int) ->
 
 
 def _lines(out: Any, x: Any) -> tuple[int, int, int, int] | None:
-    """The number of rows, their distances in both arrays, and the bytes of each."""
+    """Return the number of rows, their distances in both arrays, and their bytes, or `None`."""
     rows, row, steps = 1, x.itemsize, (0, 0)
-    whole = True  # as far as the axes have been joined to one row
+    whole = True  # while all axes so far form one contiguous row
     for axis in sorted(range(x.ndim), key=lambda i: (out.strides[i], -i)):
         n, here = x.shape[axis], (out.strides[axis], x.strides[axis])
         if n == 1:
@@ -109,11 +109,11 @@ def _lines(out: Any, x: Any) -> tuple[int, int, int, int] | None:
     return (rows, *steps, row)
 
 
-_ROW = 1 << 8  # bytes of a row, below which NumPy is as good
+_ROW = 1 << 8  # bytes of a row below which NumPy is as fast
 
 
 def joined(arrays: Sequence[Any], axis: int) -> Any:
-    """`numpy.concatenate` for large arrays of one dtype; `None` for others.
+    """Concatenate large arrays of one dtype like `numpy.concatenate`; return `None` for others.
 
     >>> import numpy as np
     >>> joined([np.ones((1000, 200)), np.zeros((1000, 100))], 1).shape

@@ -1,6 +1,7 @@
-"""Running products along rows: each is a chain of multiplications, and so several go side by side.
+"""Cumulative products along rows: several rows are computed side by side.
 
-They are NumPy's to the last bit, because no chain is cut.
+Each row is a chain of dependent multiplications.  Results equal NumPy's bitwise, because no chain
+is split.
 """
 
 import functools
@@ -16,13 +17,13 @@ from fdbr.backends.cpu.runtime.pool import launch, part_count
 
 __all__ = ["products_of_rows"]
 
-_ROWS = 8  # that go side by side
+_ROWS = 8  # rows side by side, to hide the latency of a multiplication
 _NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 
 @functools.cache
 def _source(kind: str) -> str:
-    """A kernel; where fewer rows are left, the last of them is gone through again."""
+    """Return a kernel; if fewer rows are left, the last one is computed repeatedly."""
     every = range(_ROWS)
     rows = "".join(
         f"""
@@ -68,7 +69,7 @@ end:
 
 
 def products_of_rows(x: Any) -> Any:
-    """The running products along the last axis of a large array; `None` where there is no kernel.
+    """Return the cumulative products along the last axis; `None` if there is no kernel.
 
     >>> import numpy as np
     >>> products_of_rows(np.full((20, 3), 2.0))[0]

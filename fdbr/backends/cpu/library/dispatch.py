@@ -1,4 +1,4 @@
-"""The CPU's own values of products, recurrent nets, convolutions and pooling, by primitives."""
+"""The CPU's implementations of products, recurrent nets, convolutions and pooling, by primitive."""
 
 from collections.abc import Callable
 from typing import Any

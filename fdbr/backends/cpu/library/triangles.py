@@ -1,4 +1,4 @@
-"""Triangles of matrices: of each row one part is copied, and the other filled with zeros."""
+"""Triangles of matrices: one part of each row is copied, and the other filled with zeros."""
 
 import functools
 from array import array
@@ -14,12 +14,12 @@ from fdbr.backends.cpu.runtime.pool import launch, part_count
 
 __all__ = ["triangle"]
 
-_ROW = 1 << 8  # bytes of a row from which on parts of it are copied
-_SHARE = 1 << 16  # bytes that are worth a thread's waking
+_ROW = 1 << 8  # bytes of a row from which on copying parts of rows is faster than masking
+_SHARE = 1 << 16  # bytes of work that are worth waking a thread
 
-# Where to, where from, how far rows are apart there, the bytes of a row and of an element, the rows
-# of a matrix, how many elements of its first row belong to the left part, and whether the right
-# part is copied.
+# The entries: target, source, the distance of rows in the source, the bytes of a row and of an
+# element, the rows of a matrix, how many elements of its first row belong to the left part, and
+# whether the right part is copied.
 _TABLE = "to from step bytes size rows first right.copied".split()
 _SOURCE = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
@@ -65,9 +65,9 @@ end:
 
 
 def triangle(x: Any, k: int, upper: bool) -> Any:
-    """The triangles of large matrices above or below their ``k``-th diagonal, with that.
+    """Return the triangles of large matrices above or below their ``k``-th diagonal, inclusive.
 
-    `None` where there is no kernel for it.
+    The result is `None` if there is no kernel for it.
 
     >>> import numpy as np
     >>> triangle(np.ones((600, 600)), 1, upper=True).sum()
@@ -97,7 +97,7 @@ def triangle(x: Any, k: int, upper: bool) -> Any:
 
 
 def _follows(x: Any) -> bool:
-    """Whether the rows of matrices are whole, and one is as far from the next as any other."""
+    """Return whether the rows of matrices are contiguous, and equally far apart."""
     step = None
     for axis in range(x.ndim - 2, -1, -1):
         if x.shape[axis] != 1:
@@ -109,7 +109,7 @@ def _follows(x: Any) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _kept(rows: int, columns: int, k: int, upper: bool) -> Any:
-    """The mask of a small triangle."""
+    """Return the mask of a small triangle."""
     return ~np.tri(rows, columns, k - 1, bool) if upper else np.tri(rows, columns, k, bool)
 
 

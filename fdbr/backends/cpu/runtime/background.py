@@ -1,8 +1,7 @@
-"""Kernels that are compiled in another process, while this one goes on without them.
+"""Compilation of kernels in a background process, while this one runs without them.
 
-There LLVM keeps its memory and holds up nobody's threads.  The process begins with the first
-kernel that is wanted and ends with this one, and works where nobody else wants the processor, until
-kernels are urgent.
+LLVM's memory is in that process, and its locks block no thread of this one.  The process starts
+with the first request and ends with this one.  It runs at idle priority until requests are urgent.
 """
 
 import atexit
@@ -35,13 +34,13 @@ __all__ = [
 ]
 
 _log = logging.getLogger("fdbr.jit")
-_NICENESS = 5  # of the process: what it compiles has a quarter of a processor that others want
-_MOST = 1000  # kernels that one process compiles: LLVM keeps a tenth of a megabyte of each
+_NICENESS = 5  # of the process: an urgent kernel gets about a quarter of a busy processor
+_MOST = 1000  # kernels that one process compiles: LLVM retains about 0.1 MB for each
 _PACKAGES = (
     *("fdbr", "fdbr.backends", "fdbr.backends.cpu", "fdbr.backends.cpu.codegen"),
     *("fdbr.backends.cpu.library", "fdbr.backends.cpu.library.matmul", "fdbr.backends.cpu.runtime"),
 )
-# Packages without all that they import: that takes longer than to compile a dozen kernels.
+# Empty parent packages: importing the real ones takes longer than compiling a dozen kernels.
 _PROGRAM = """
 import sys, types
 for name, path in {packages!r}.items():
@@ -54,22 +53,22 @@ _waits: ContextVar[bool] = ContextVar("waits", default=True)
 
 
 class NotCompiledError(Exception):
-    """A kernel is not there yet."""
+    """A kernel is not compiled yet."""
 
 
 class Request:
-    """A kernel that is wanted.
+    """A request for a kernel.
 
     Attributes
     ----------
     address
-        That of its machine code; `None` as long as there is none.
+        The address of its machine code; `None` until it is compiled.
     failed
-        Why there never will be; empty if it is not so.
+        Why it cannot be compiled; empty if it can.
     asked
-        Whether it is to be compiled in the background.
+        Whether its compilation has been requested.
     urgent
-        Whether it is then, although others want the processor.
+        Whether it is compiled even while other processes need the processor.
     """
 
     __slots__ = ("__weakref__", "address", "asked", "failed", "source", "urgent")
@@ -81,24 +80,24 @@ class Request:
         self.asked = self.urgent = False
 
     def wait(self) -> int:
-        """The address; what is not compiled yet is compiled here and now."""
+        """Return the address; compile the kernel in this process if it is not compiled yet."""
         if self.address is None:
             self.address = compiling.address_of(self.source)
         return self.address
 
 
 class Awaited:
-    """A kernel of a program, which is not compiled yet; what else does the same stands in for it.
+    """A kernel of a program that is not compiled yet; a replacement computes the same.
 
     Parameters
     ----------
     request
-        What it is compiled by.
+        The request for it.
 
     Attributes
     ----------
     seconds
-        How long something else has stood in for it.
+        The seconds that its replacement has taken so far.
     """
 
     __slots__ = ("request", "seconds")
@@ -109,25 +108,25 @@ class Awaited:
 
     @property
     def length(self) -> int:
-        """That of its source."""
+        """The length of its source."""
         return len(self.request.source)
 
     @property
     def asked(self) -> bool:
-        """Whether it is being compiled."""
+        """Whether its compilation has been requested."""
         return self.request.asked
 
     def ask(self) -> None:
-        """Have it compiled in the background."""
+        """Request its compilation in the background."""
         ask(self.request)
 
     def hurry(self, urgent: bool) -> None:
-        """Have it compiled although others want the processor, or not."""
+        """Set whether it is compiled even while other processes need the processor."""
         self.request.urgent = urgent
 
     @property
     def is_there(self) -> bool:
-        """Whether it is compiled; if so, it has taken its place."""
+        """Whether it is compiled; if so, it has been installed."""
         if self.request.address is None:
             return False
         self.settle()
@@ -135,22 +134,22 @@ class Awaited:
 
     @property
     def settled(self) -> bool:
-        """Whether it has taken its place, or never will."""
+        """Whether it is installed, or never will be."""
         return self.is_there or bool(self.request.failed)
 
     def settle(self) -> Any:
-        """Put it in its place; it is waited for."""
+        """Install it; wait for its compilation if need be."""
         raise NotImplementedError
 
 
 class _Service:
-    """The process, and a thread that asks it for one kernel after the other."""
+    """The background process, and the thread that passes it one request after the other."""
 
     def __init__(self) -> None:
         self.requests: WeakValueDictionary[str, Request] = WeakValueDictionary()
-        self.refused: list[Request] = []  # what cannot be compiled is not tried again
+        self.refused: list[Request] = []  # kernels that failed to compile, and are not tried again
         self.waiting: SimpleQueue[Request] = SimpleQueue()
-        self.starting = threading.RLock()  # a signal handler may ask for kernels, too
+        self.starting = threading.RLock()  # reentrant: a signal handler may request kernels, too
         self.thread: threading.Thread | None = None
         self.unanswered = self.served = 0
         self.process: Any = None
@@ -170,14 +169,14 @@ class _Service:
         self.start()
 
     def start(self) -> None:
-        """Start the thread, if nobody has; an interrupt may have come before it could begin."""
+        """Start the thread unless it runs; an interrupt may have stopped an earlier attempt."""
         if self.thread is not None and self.thread.ident is not None:
             return
         with self.starting:
             if self.thread is None:
                 self.thread = threading.Thread(target=self.serve, name="fdbr-compile", daemon=True)
             if self.thread.ident is None:
-                # Where there is no further thread, as when Python ends, nothing is compiled.
+                # `start` raises while the interpreter shuts down; then nothing is compiled.
                 with contextlib.suppress(RuntimeError):
                     self.thread.start()
 
@@ -200,10 +199,10 @@ class _Service:
             self.unanswered = self.waiting.qsize()
 
     def compiled(self, wanted: Request) -> tuple[str, bytes]:
-        """The machine code of a kernel."""
+        """Return the machine code of a kernel, compiled by the background process."""
         try:
             if self.served >= _MOST:
-                self.process.kill()  # it may not hear that its input ends: forks have that, too
+                self.process.kill()  # closing its input is not enough: forks hold the pipe open
                 self.process.wait()
                 self.process, self.served = None, 0
             if self.process is None:
@@ -232,7 +231,7 @@ def _started() -> Any:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-        start_new_session=True,  # what interrupts this process is not meant for that one
+        start_new_session=True,  # so that Ctrl+C does not interrupt it
     )
     atexit.register(process.kill)
     return process
@@ -243,7 +242,7 @@ _service = _Service()
 
 def _renew() -> None:
     global _service
-    old, _service = _service, _Service()  # the parent's process serves the parent
+    old, _service = _service, _Service()  # the process belongs to the parent of the fork
     _service.requests, _service.refused = old.requests, old.refused
     for wanted in list(old.requests.values()):
         if wanted.asked and wanted.address is None and not wanted.failed:
@@ -255,32 +254,32 @@ if hasattr(os, "register_at_fork"):
 
 
 def wanted(source: str) -> Request:
-    """A kernel that is wanted; it may be there at once."""
+    """Return the request for a kernel, which may be compiled already."""
     return _service.wanted(source)
 
 
 def ask(request: Request) -> None:
-    """Have a kernel compiled in the background."""
+    """Request the compilation of a kernel in the background."""
     _service.ask(request)
 
 
 def is_busy() -> bool:
-    """Whether something is being compiled in the background."""
+    """Return whether a kernel is being compiled in the background."""
     return _service.unanswered > 0
 
 
 def go_on() -> None:
-    """Have what was asked for compiled, in a process that was forked meanwhile, too."""
+    """Make sure that requests are processed, also in a process that was forked meanwhile."""
     _service.start()
 
 
 def address_of(source: str) -> int:
-    """The address of a kernel.
+    """Return the address of a kernel.
 
     Raises
     ------
     NotCompiledError
-        If it is not there yet, and nobody shall wait for it: see `impatient`.
+        If it is not compiled yet, and callers must not wait for it: see `impatient`.
     """
     if _waits.get():
         return compiling.address_of(source)
@@ -293,7 +292,7 @@ def address_of(source: str) -> int:
 
 @contextlib.contextmanager
 def impatient() -> Iterator[None]:
-    """Have `address_of` not wait, in what is computed meanwhile."""
+    """Make `address_of` raise instead of waiting, while the block lasts."""
     token = _waits.set(False)
     try:
         yield

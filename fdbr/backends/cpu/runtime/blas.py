@@ -1,4 +1,4 @@
-"""The library of linear algebra that NumPy uses, and how many threads it has."""
+"""The BLAS library that NumPy uses, and its number of threads."""
 
 import contextlib
 import ctypes
@@ -16,7 +16,7 @@ _PREFIXES = ("scipy_openblas_{}64_", "openblas_{}64_", "openblas_{}")
 
 
 class _State:
-    """The number of those who want it to use one thread now, and how many it had."""
+    """How many callers want single-threaded products now, and the number of threads before."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -27,7 +27,7 @@ _state = _State()
 
 
 def _renew() -> None:
-    """In a process that was forked there are none of those who wanted it."""
+    """Restore the number of threads in a forked child, which has none of those callers."""
     global _state
     old, _state = _state, _State()
     settings = _settings() if old.inside else None
@@ -41,7 +41,7 @@ if hasattr(os, "register_at_fork"):
 
 @functools.cache
 def library() -> Any:
-    """The library, as far as it shows its functions; `None` where it is not found."""
+    """Return the library of NumPy's linear algebra; `None` if it is not found."""
     module = getattr(np.linalg, "_umath_linalg", None)
     try:
         return ctypes.CDLL(module.__file__)  # type: ignore[union-attr]
@@ -51,7 +51,7 @@ def library() -> Any:
 
 @functools.cache
 def _settings() -> tuple[Any, Any] | None:
-    """The functions that get and set how many threads OpenBLAS has."""
+    """Return the functions that get and set OpenBLAS's number of threads; `None` if unknown."""
     found = library()
     for prefix in _PREFIXES:
         names = [prefix.format(name) for name in ("get_num_threads", "set_num_threads")]
@@ -64,11 +64,12 @@ def _settings() -> tuple[Any, Any] | None:
 
 @contextlib.contextmanager
 def alone() -> Iterator[bool]:
-    """Have the library use one thread a call, for calls that are made side by side.
+    """Limit the library to one thread per call while the block lasts, for concurrent calls.
 
-    Its threads are shared by all callers, who wait for each other: two at once take up to ten times
-    as long as one after the other.  It gives whether the library does so.  Products that another
-    thread computes meanwhile take longer, and are the same but for the last bits.
+    OpenBLAS shares one pool of threads among all callers, and they wait for each other: two
+    concurrent products take up to ten times as long as one after the other.  The context's value
+    is whether the library was limited.  Products that another thread computes meanwhile take
+    longer, and may differ in the last bits.
     """
     settings = _settings()
     if settings is None:

@@ -1,4 +1,4 @@
-"""From a kernel's source to the address of its machine code, which is kept as all kernels' is."""
+"""From a kernel's source to the address of its machine code, with a cache in memory and on disk."""
 
 import functools
 import inspect
@@ -30,18 +30,18 @@ __all__ = ["address_of", "code_of", "find_address", "front_end", "load", "measur
 _LIBRARIES = tiles, language, intrinsics, register_tiles, streaming
 _IMPORT = re.compile(r"^from fdbr\.backends\.cpu\.([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 _ROOT = Path(__file__).parents[1]  # the folder of `fdbr.backends.cpu`
-_RECENT = 64  # kernels that stay in memory though no program uses them
+_RECENT = 64  # kernels that stay in memory although no program uses them
 
 
-# What owns kernels in memory, by their source: as long as an address is referred to, or longer.
+# Owners of kernels in memory, by source; they live at least as long as one of their addresses.
 _loaded: WeakValueDictionary[str, Any] = WeakValueDictionary()
 _recent: deque[Any] = deque(maxlen=_RECENT)
 
 
 def address_of(source: str) -> Address:
-    """The address of a kernel's machine code.
+    """Return the address of a kernel's machine code.
 
-    It stays in memory as long as somebody refers to the address.
+    The code stays in memory as long as the address object is referenced.
     """
     found = _in_memory(source)
     if found is None:
@@ -52,10 +52,7 @@ def address_of(source: str) -> Address:
 
 
 def load(source: str, code: tuple[str, bytes], seconds: float = 0.0) -> Address:
-    """Bring a kernel's machine code into memory; its address there.
-
-    It has taken so many ``seconds`` to compile.
-    """
+    """Load a kernel's machine code, which took some seconds to compile; return its address."""
     found = _in_memory(source)
     if found is None:
         found = placed(*code)
@@ -66,7 +63,7 @@ def load(source: str, code: tuple[str, bytes], seconds: float = 0.0) -> Address:
 
 
 def measures(sources: Iterable[str]) -> tuple[int, float]:
-    """The bytes of machine code of those kernels that are in memory, and what they took."""
+    """Return the bytes of machine code of kernels in memory, and their compile time in seconds."""
     owners = [owner for source in sources if (owner := _loaded.get(source)) is not None]
     return sum(owner.place[1] for owner in owners), sum(owner.seconds for owner in owners)
 
@@ -77,12 +74,12 @@ def _in_memory(source: str) -> Address | None:
 
 
 def code_of(source: str) -> tuple[str, bytes]:
-    """The name of a kernel's function, and an object file that has it."""
+    """Return the name of a kernel's function, and an object file that defines it."""
     return kept_code(_key(source), lambda: _compiled(source))
 
 
 def find_address(source: str) -> Address | None:
-    """The address of a kernel that is in memory or on disk; `None` if it has to be compiled."""
+    """Return the address of a kernel in memory or on disk; `None` if it must be compiled."""
     found = _in_memory(source)
     if found is not None:
         return found
@@ -96,16 +93,16 @@ def _key(source: str) -> str:
 
 @functools.cache
 def _library_version() -> str:
-    """A digest of the functions that kernels call, and of what translates and compiles them."""
+    """Return a digest of the functions that kernels call, and of the translator and compiler."""
     texts = front_end()
     return digest(inspect.getsource(machine), *[texts[name] for name in sorted(texts)])
 
 
 def front_end() -> dict[str, str]:
-    """Return the sources of what translates kernels, by the names of their modules.
+    """Return the sources of the modules that translate kernels, by module name.
 
     These are the modules below `fdbr.backends.cpu` that `codegen.llvm_lowering` and the libraries
-    import, directly or through others.
+    import, directly or indirectly.
     """
     texts: dict[str, str] = {}
     waiting = ["codegen.llvm_lowering"]
@@ -113,7 +110,7 @@ def front_end() -> dict[str, str]:
     while waiting:
         name = waiting.pop()
         path = _ROOT.joinpath(*name.split(".")).with_suffix(".py")
-        if name not in texts and path.exists():  # of an imported name there is no file
+        if name not in texts and path.exists():  # imported names that are not modules have no file
             texts[name] = path.read_text()
             for module, members in _IMPORT.findall(texts[name]):
                 waiting += [module, *(f"{module}.{part}" for part in re.findall(r"\w+", members))]
@@ -126,11 +123,11 @@ def _compiled(source: str) -> tuple[str, bytes]:
 
 
 def translated(source: str) -> tuple[str, bool]:
-    """A kernel in LLVM's language, and whether it is for good: see `lower`."""
+    """Return a kernel in LLVM's language, and whether it needs no optimisation: see `lower`."""
     return lower(source, _scope())
 
 
 @functools.cache
 def _scope() -> dict[str, Any]:
-    """The names that kernels may use."""
+    """Return the names that kernels may use."""
     return {name: made for module in _LIBRARIES for name, made in module.NAMES.items()}

@@ -1,4 +1,4 @@
-"""Running kernels: from array objects to addresses, and on several threads."""
+"""Calls of kernels: from array objects to addresses, on one or several threads."""
 
 import ctypes
 import functools
@@ -15,7 +15,7 @@ __all__ = ["function_at", "launch", "launch_alone", "launch_on", "method", "thre
 
 _kernel_type = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
 
-_descriptions: list[Any] = []  # which functions of Python refer to
+_descriptions: list[Any] = []  # keeps them alive, because Python functions point to them
 
 
 class _Method(ctypes.Structure):
@@ -36,9 +36,9 @@ _new_function.restype = ctypes.py_object
 
 @functools.cache
 def method(code: int) -> Callable[..., Any]:
-    """A function in C as one of Python: of `None`, where its arguments are, and how many.
+    """Return a Python function for machine code with CPython's `METH_FASTCALL` signature.
 
-    There the addresses of the arguments' objects are, one after the other.
+    The code gets `None`, a pointer to the addresses of the argument objects, and their number.
     """
     fastcall = 0x0080  # `METH_FASTCALL`
     description = _Method(b"kernel", code, fastcall, None)
@@ -48,9 +48,9 @@ def method(code: int) -> Callable[..., Any]:
 
 
 def function_at(kernel: int) -> Callable[[int, int, int, int], None]:
-    """A kernel as a function of its table, its first row and the one after its last, and 0."""
+    """Return a kernel as a function of its table, its first row, the row after the last, and 0."""
     found: Any = _kernel_type(kernel)
-    found.kernel = kernel  # which keeps it in memory
+    found.kernel = kernel  # keeps the machine code in memory
     function: Callable[[int, int, int, int], None] = found
     return function
 
@@ -61,12 +61,12 @@ def launch_alone(kernel: int, table: int, rows: int) -> None:
 
 
 def launch(kernel: int, table: int, rows: int, threads: int) -> None:
-    """Run a kernel on several threads, each on its share of the rows."""
+    """Run a kernel on several threads, each on a share of the rows."""
     pool.launch(kernel, table, rows, 1, threads)
 
 
 def launch_on(threads: int, kernel: int, table: int, rows: int) -> None:
-    """Run a kernel on so many threads; on this one, if it is one."""
+    """Run a kernel on a number of threads; one means this thread."""
     if threads == 1:
         launch_alone(kernel, table, rows)
     else:
@@ -74,7 +74,7 @@ def launch_on(threads: int, kernel: int, table: int, rows: int) -> None:
 
 
 def _check() -> None:
-    """Fail at once where arrays are laid out in another way."""
+    """Raise if the C layout of NumPy's arrays is not the one that kernels read from."""
     array = np.zeros((2, 3))
     word = ctypes.c_ssize_t
     first = word.from_address(id(array) + HEAD).value

@@ -1,6 +1,6 @@
 """From LLVM's language to the address of machine code.
 
-Machine code is kept in memory, and on disk under the user's cache directory: by its source, the
+Machine code is cached in memory, and on disk under the user's cache directory, by its source, the
 version of LLVM, and the processor.
 """
 
@@ -26,25 +26,25 @@ __all__ = [
 ]
 
 _FORMAT = b"fdbr kernel 4\n"
-_LOADING = 0.05
-_MOST = 1 << 29  # bytes that are kept on disk
-_OFTEN = 256  # kernels that are written until the next look at them
+_LOADING = 0.05  # seconds of importing LLVM
+_MOST = 1 << 29  # bytes of the cache on disk
+_OFTEN = 256  # kernels that are written between two checks of the cache's size
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _writings = itertools.count()
 
 
 class Owner:
-    """Keeps machine code in memory as long as it is there, and then gives the memory back.
+    """Keeps machine code in memory, and frees the memory when it is deleted.
 
-    It is not LLVM's engine itself: that can still be found by a weak reference while it is being
-    closed, and the code at its address is no more.
+    It is a separate object from LLVM's engine: while an engine is being closed a weak reference
+    still finds it, but its code is gone.
 
     Attributes
     ----------
     place
-        The address, and how many bytes the object file has.
+        The address, and the size of the object file in bytes.
     seconds
-        How long it took to compile.
+        The compile time.
     """
 
     __slots__ = ("__weakref__", "engine", "place", "seconds")
@@ -61,18 +61,18 @@ _owners: weakref.WeakSet[Owner] = weakref.WeakSet()
 
 @atexit.register
 def _leave() -> None:
-    """Leave it to the system to take machine code away with the process, when Python ends."""
+    """Detach all engines at exit, so that the operating system frees the code with the process."""
     for owner in list(_owners):
         owner.engine.detach()
 
 
 class Address(int):
-    """The address of machine code, which stays there as long as this is referred to.
+    """The address of machine code, which stays in memory as long as this object.
 
     Attributes
     ----------
     owner
-        What keeps it there.
+        The object that keeps the code in memory.
     """
 
     owner: Owner
@@ -83,13 +83,14 @@ class Address(int):
         return made
 
 
-_loaded: dict[str, Address] = {}  # by source; what eager mode computes with is not given back
+_loaded: dict[str, Address] = {}  # by source; kernels of eager mode are never freed
 
 
 def cache_directory() -> Path | None:
-    """The folder of kernels: ``FDBR_CACHE_DIR``, or ``fdbr`` in the user's cache directory.
+    """Return the folder of kernels: ``FDBR_CACHE_DIR``, or ``fdbr`` in the user's cache directory.
 
-    Where there is no home they are not: a folder that others can write to is no place for code.
+    Without a home directory it is `None`: a folder that other users can write to is not safe for
+    code.
     """
     chosen = os.environ.get("FDBR_CACHE_DIR")
     if chosen:
@@ -97,18 +98,18 @@ def cache_directory() -> Path | None:
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "fdbr" / "kernels"
-    except RuntimeError:  # what Path.home says
+    except RuntimeError:  # `Path.home` raises it if there is no home directory
         return None
 
 
 def digest(*parts: str) -> str:
-    """A name for what follows from some texts."""
+    """Return a name for the result of processing some texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @functools.cache
 def _llvm() -> Any:
-    """LLVM, which takes a while to import."""
+    """Return LLVM's binding, whose import takes long."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -118,9 +119,9 @@ def _llvm() -> Any:
 
 
 def _keep_over_forks(llvm: Any) -> None:
-    """Have no thread be within LLVM while this process is forked.
+    """Hold LLVM's lock while the process forks, so that no thread is inside LLVM then.
 
-    Its lock would be held for ever in the child, and what it was about to change half changed.
+    Otherwise the child would inherit a lock that is never released, and half-changed data.
     """
     lock = getattr(llvm.ffi.lib, "_lock", None)
     if lock is None or not hasattr(os, "register_at_fork"):
@@ -133,13 +134,13 @@ def _keep_over_forks(llvm: Any) -> None:
 
 
 def takes_to_load() -> float:
-    """The seconds that LLVM takes to be imported; none if it has been."""
+    """Return the estimated seconds of importing LLVM; 0 if it has been imported."""
     return 0.0 if _llvm.cache_info().currsize else _LOADING
 
 
 @functools.cache
 def processor() -> str:
-    """The environment that machine code depends on beside its source."""
+    """Return a digest of the environment that machine code depends on besides its source."""
     llvm = _llvm()
     version = ".".join(map(str, llvm.llvm_version_info))
     return digest(version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
@@ -147,18 +148,18 @@ def processor() -> str:
 
 @functools.cache
 def vector_bytes() -> int:
-    """The bytes of the processor's vectors."""
+    """Return the bytes of the processor's vector registers."""
     features = _llvm().get_host_cpu_features()
     return 64 if features.get("avx512f") else 32 if features.get("avx") else 16
 
 
 def address_of(source: str) -> int:
-    """The address of the function ``kernel`` of a module in LLVM's language.
+    """Return the address of the function ``kernel`` of a module in LLVM's language.
 
     Raises
     ------
     RuntimeError
-        If LLVM does not understand the source.
+        If LLVM rejects the source.
     """
     found = _loaded.get(source)
     if found is None:
@@ -169,7 +170,7 @@ def address_of(source: str) -> int:
 
 
 def optimized_address(source: str) -> int:
-    """As `address_of`, of a module that LLVM is to improve before it chooses instructions."""
+    """Return `address_of` for a module that LLVM should optimise before code generation."""
     found = _loaded.get(source)
     if found is None:
         name = digest("optimized", source, processor())
@@ -179,15 +180,15 @@ def optimized_address(source: str) -> int:
 
 
 def kept(name: str, compile: Callable[[], tuple[str, bytes]]) -> Address:
-    """The address of machine code that is kept under a name, or else compiled.
+    """Return the address of machine code that is cached under a name, or else compiled.
 
-    ``compile`` gives the name of a function, and an object file that has it.
+    ``compile`` returns the name of a function, and an object file that defines it.
     """
     return placed(*code_of(name, compile))
 
 
 def code_of(name: str, compile: Callable[[], tuple[str, bytes]]) -> tuple[str, bytes]:
-    """The name of a function, and an object file that has it: as `kept`, but not in memory."""
+    """Return the name of a function, and an object file that defines it, from cache or compiled."""
     found = find(name)
     if found is None:
         found = compile()
@@ -198,7 +199,7 @@ def code_of(name: str, compile: Callable[[], tuple[str, bytes]]) -> tuple[str, b
 
 
 def find(name: str) -> tuple[str, bytes] | None:
-    """Read the file kept on disk under a name; `None` if there is none."""
+    """Return the file cached on disk under a name; `None` if there is none."""
     folder = cache_directory()
     return _read(folder / f"{name}.kernel") if folder else None
 
@@ -208,23 +209,23 @@ def _machine(**options: Any) -> Any:
 
 
 def code(source: str) -> bytes:
-    """The object file of a module that is written for this processor."""
+    """Return the object file of a module whose code is already vectorised for this processor."""
     return _emitted(_parsed(source))
 
 
 def optimized_code(source: str) -> bytes:
-    """The object file of a module of which LLVM is to make vectors, and whatever else it can.
+    """Return the object file of a module that LLVM should vectorise and optimise.
 
     Raises
     ------
     RuntimeError
-        If LLVM does not understand the source.
+        If LLVM rejects the source.
     """
     return _emitted(_optimized(source))
 
 
 def _parsed(source: str) -> Any:
-    llvm = _llvm()  # what it learns of a module goes with the context
+    llvm = _llvm()  # a context of its own, whose memory is freed with the module
     module = llvm.parse_assembly(source, llvm.create_context())
     module.verify()
     return module
@@ -252,7 +253,7 @@ def _this_machine() -> Any:
 
 
 def _write(path: Path, name: str, code: bytes) -> None:
-    """Keep machine code: written aside and renamed, so that nobody reads half of it."""
+    """Write machine code to a temporary file and rename it, so that readers see whole files."""
     body = f"{name}\n".encode() + code
     text = _FORMAT + _checksum(path, body) + body
     aside = None
@@ -264,31 +265,31 @@ def _write(path: Path, name: str, code: bytes) -> None:
             aside = file.name
             file.write(text)
         os.replace(aside, path)
-    except OSError:  # a cache that cannot be written is none
+    except OSError:  # without a writeable cache kernels are compiled again
         if aside is not None:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
 
 
 def _checksum(path: Path, body: bytes) -> bytes:
-    """The checksum of a file of machine code, which is right under its own name alone."""
+    """Return a checksum that is valid only under the file's own name."""
     return hashlib.sha256(path.name.encode() + b"\0" + body).digest()
 
 
 def _contents(path: Path) -> bytes:
-    """The bytes of a file; an `OSError` for all else, as a pipe, which would be waited for."""
+    """Return the bytes of a regular file; raise `OSError` otherwise, because pipes would block."""
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(f"{path} is no file")
-    # What it is may change after that: pipes are not waited for, and of a file no more is read.
+        raise OSError(f"{path} is not a regular file")
+    # Checked again after opening, because the path may have been replaced meanwhile.
     with open(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
-            raise OSError(f"{path} is no file of a kernel")
+            raise OSError(f"{path} is not a kernel's file")
         return file.read(_MOST)
 
 
 def _prune(folder: Path, most: int = _MOST) -> None:
-    """Remove the files that were used least recently, if there are more bytes than are kept."""
+    """Remove the least recently used files if the cache has become too large."""
     found = []
     with os.scandir(folder) as files:
         for file in files:
@@ -305,7 +306,7 @@ def _prune(folder: Path, most: int = _MOST) -> None:
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
-    """Kept machine code and its name; `None` if there is none, or it is damaged."""
+    """Return cached machine code and its name; `None` if there is none, or it is damaged."""
     try:
         text = _contents(path)
     except OSError:
@@ -315,19 +316,19 @@ def _read(path: Path) -> tuple[str, bytes] | None:
     if text[:start] != _FORMAT + _checksum(path, body):
         return None
     with contextlib.suppress(OSError):
-        os.utime(path)  # it is of use
+        os.utime(path)  # marks it as recently used
     name, code = body.split(b"\n", 1)
     return name.decode(), code
 
 
 def placed(name: str, code: bytes) -> Address:
-    """The address of a function of an object file, which is brought into memory.
+    """Load an object file; return the address of one of its functions.
 
-    Each has an engine to itself: functions of different files may have the same name.
+    Each file has an engine of its own, because functions of different files may share a name.
     """
     llvm = _llvm()
     scalars.provide(llvm, code)
-    nothing = llvm.parse_assembly("")  # of the context that stays: an engine outlives its module
+    nothing = llvm.parse_assembly("")  # in the global context: an engine outlives its module
     engine = llvm.create_mcjit_compiler(nothing, _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()

@@ -1,14 +1,13 @@
 """The threads of kernels.
 
-They sleep while there is nothing to do, and take no core that somebody else wants: other
-libraries' threads, of matrix products above all, need them.  Work is divided into parts, and
-whoever is awake takes the next one, the caller too, so a thread that is late makes nobody wait.  A
-launch that finds the threads busy, because another thread or a signal handler launches at the same
-time, does its parts itself.
+They sleep while there is no work, so that they leave the cores to other threads, above all those of
+the BLAS.  A job is divided into parts, and every awake thread, the caller included, takes the next
+one, so nobody waits for a thread that wakes late.  If the pool is busy, because another thread or
+a signal handler has launched a job, the caller runs all parts itself.
 
-A job is a word of 64 bits (its number, how many parts it has, and the next of them), which is
-changed by comparison and exchange alone.  So a thread that comes late finds another number, and
-takes nothing; and what it does take belongs to a job that is waited for, whose fields stay.
+A job is identified by a word of 64 bits (its number, the number of parts, and the next part) that
+changes only by compare-and-swap.  A late thread finds another number there, and takes no part; a
+part that it does take belongs to a job whose caller waits, so the job's fields stay valid.
 """
 
 import contextlib
@@ -25,11 +24,11 @@ from fdbr.core.util.threads import available
 
 __all__ = ["launch", "part_count", "thread_count"]
 
-# A pool is the word of the job, the number of parts that are not finished, the job's kernel, table,
+# A pool consists of the word of the job, the number of unfinished parts, the job's kernel, table,
 # rows and grain, whether the caller sleeps, and two semaphores of the C library: for threads, and
-# for the caller.  A semaphore takes four words at most.
+# for the caller.  A semaphore takes at most four words.
 _WORDS = 16
-_PATIENCE = 2  # launches in which nobody helps; where there are more threads, as many
+_PATIENCE = 2  # launches without help, or one for each thread, after which threads are moved
 
 _PART = """
 declare i32 @sem_wait(ptr)
@@ -77,7 +76,7 @@ done:
   ret void
 }
 
-; Does parts as long as there are any, and says how many.
+; Runs parts as long as there are any, and returns how many.
 define internal i64 @work(ptr %pool) {
 entry:
   %unfinished = getelementptr i64, ptr %pool, i64 1
@@ -115,9 +114,9 @@ done:
 }
 """
 
-# Waits for jobs for ever.  As one job often follows another at once, and to wake a thread takes
-# longer than many a job, it asks a few times before it sleeps, and lets whoever wants the core have
-# it in between.
+# Waits for jobs forever.  One job often follows another at once, and waking a thread takes longer
+# than many a job; so it polls some times before it sleeps, and yields the core to other threads
+# in between.
 _SERVE = """
 declare i32 @sem_trywait(ptr)
 declare i32 @sched_yield()
@@ -147,9 +146,9 @@ run:
 }
 """
 
-# Makes a job, wakes threads, helps, waits until all parts are finished, and says how many of them
-# it did itself.  It soon sleeps: a thread that has a part may wait for a core, where other
-# libraries' threads spin.
+# Publishes a job, wakes threads, helps, waits until all parts are finished, and returns how many of
+# them it ran itself.  It sleeps soon: a thread that has taken a part may be waiting for a core on
+# which the threads of another library spin.
 _LAUNCH = """
 define i64 @kernel(ptr %pool, i64 %kernel, i64 %table, i64 %rows, i64 %grain, i64 %parts,
                    i64 %helpers) {
@@ -207,7 +206,7 @@ done:
 }
 """
 
-# Does all parts of a job, one after the other.
+# Runs all parts of a job, one after the other.
 _ALONE = """
 define void @kernel(i64 %kernel, i64 %table, i64 %rows, i64 %grain, i64 %parts) {
 entry:
@@ -232,7 +231,7 @@ def _function(source: str, arguments: int, result: Any = None) -> Any:
 
 
 class _Pool:
-    """The memory that threads share, and the threads, which begin with the first launch."""
+    """The memory that threads share, and the threads, which are started by the first launch."""
 
     def __init__(self) -> None:
         self.words = np.zeros(_WORDS, np.int64)
@@ -240,12 +239,12 @@ class _Pool:
         self.lock = threading.Lock()
         self.helpers = -1
         self.threads: list[threading.Thread] = []
-        self.alone = 0  # launches, one after the other, in which nobody helped
-        self.core = -1  # that of the caller for which threads were dispersed
-        self.cores: set[int] = set()  # those that they may use
+        self.alone = 0  # consecutive launches in which no thread helped
+        self.core = -1  # the caller's core when threads were last moved
+        self.cores: set[int] = set()  # the cores that threads may use
 
     def start(self) -> None:
-        """Start threads, where the C library's semaphore is known: zeros are one in Linux's."""
+        """Start threads on Linux, where a semaphore of the C library is initialised by zeros."""
         self.launch = _function(_LAUNCH, 7, ctypes.c_int64)
         serve = _function(_SERVE, 1) if hasattr(os, "sched_getaffinity") else None
         self.helpers = 0
@@ -259,18 +258,18 @@ class _Pool:
                     thread.start()
                     self.threads.append(thread)
                     self.helpers += 1
-            except RuntimeError:  # Python ends, and begins no more of them
+            except RuntimeError:  # `start` raises while the interpreter shuts down
                 pass
-            except BaseException:  # an interrupt, after which none may have begun
+            except BaseException:  # an interrupt, before which perhaps no thread has started
                 self.helpers = self.helpers or -1
                 raise
 
     def disperse(self) -> None:
-        """Let threads run on other cores than the caller's.
+        """Move threads to other cores than the caller's.
 
-        Some schedulers leave a thread that sleeps most of the time on the core of the one that
-        wakes it, where it can do nothing before that one is done.  And the caller may come back
-        from a sleep on another core than before, which is then theirs.
+        Some schedulers leave a mostly sleeping thread on the core of the thread that wakes it,
+        where it cannot run before that one is done.  The caller may also return from a sleep on
+        another core, which a thread uses then.
         """
         with contextlib.suppress(OSError, AttributeError):
             core = _c_library().sched_getcpu()
@@ -292,7 +291,7 @@ _pool = _Pool()
 
 def _renew() -> None:
     global _pool
-    _pool = _Pool()  # a process that was forked has none of its parent's threads
+    _pool = _Pool()  # a forked child has none of its parent's threads
 
 
 if hasattr(os, "register_at_fork"):
@@ -301,18 +300,18 @@ if hasattr(os, "register_at_fork"):
 
 @functools.cache
 def thread_count() -> int:
-    """The number of threads that kernels have, the caller's among them.
+    """Return the number of threads of kernels, including the caller's.
 
-    It is ``FDBR_NUM_THREADS``, or else what `available` says.
+    It is ``FDBR_NUM_THREADS``, or else the result of `available`.
     """
     chosen = os.environ.get("FDBR_NUM_THREADS", "")
     return max(1, int(chosen)) if chosen.isdecimal() else available()
 
 
 def part_count(most: int) -> int:
-    """The number of parts of a job, of which there are ``most`` at most, as far as they pay.
+    """Return the number of parts to divide a job of at most ``most`` parts into.
 
-    There are more of them than threads, so that one that is late makes nobody wait.
+    There are more parts than threads, so that a late thread delays the others little.
     """
     threads = thread_count()
     return max(1, min(8 * threads, most)) if threads > 1 else 1
@@ -333,13 +332,14 @@ def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
     table
         The address of its table.
     rows, grain
-        How many rows there are, and of what number each part has a multiple, but for the last.
+        The number of rows, and the number that the rows of each part but the last are a multiple
+        of.
     parts
-        At most 65,535.
+        The number of parts, at most 65,535.
     """
     pool = _pool
-    # No interrupt comes between the taking of a lock by `with` and the block.  Where another thread
-    # takes it before this one does, it is waited for.
+    # CPython delivers no interrupt between acquiring a lock in `with` and the block.  If another
+    # thread acquires it after the test, this one waits.
     if parts > 1 and not pool.lock.locked():
         with pool.lock:
             if pool.helpers < 0:

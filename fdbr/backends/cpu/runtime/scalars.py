@@ -1,6 +1,6 @@
-"""Functions of single numbers that kernels call: SciPy's in C, and the C library's.
+"""Scalar C functions that kernels call: SciPy's and the C library's.
 
-Machine code names them; where they are in memory is found when it is brought there.
+Machine code refers to them by name; the names are resolved when it is loaded.
 """
 
 import ctypes
@@ -12,23 +12,23 @@ __all__ = ["NAME", "arity", "is_cython", "provide"]
 
 NAME = "fdbr_scalar_{}"
 _NAMED = re.compile(rb"fdbr_scalar_(\w+)")
-_SKIPPED = "int __pyx_skip_dispatch"  # the last parameter of Cython's functions
+_SKIPPED = "int __pyx_skip_dispatch"  # the last parameter of Cython's cpdef functions
 _WARN = frozenset(
     {
         *("bdtr", "bdtrc", "bdtri", "expn", "kn", "nbdtr", "nbdtrc", "nbdtri", "pdtri"),
         *("smirnov", "smirnovc", "smirnovci", "smirnovi", "smirnovp", "yn"),
     }
 )
-"""Those that call Python, to warn of orders that are not whole."""
+"""Functions that call Python, to warn of orders that are not integers."""
 
 _C = {"pow": 2, "fmod": 2}
-"""Functions of the C library, and how many numbers they take."""
+"""Functions of the C library, with their number of arguments."""
 
 
 @functools.cache
 def _found() -> dict[str, tuple[Any, int]]:
-    """The functions of double precision, and how many numbers they take, by SciPy's names."""
-    from scipy.special import cython_special  # what compiles kernels need not wait for it
+    """Return SciPy's functions in double precision, with their number of arguments, by name."""
+    from scipy.special import cython_special  # here, because the background process needs none
 
     name_of = ctypes.pythonapi.PyCapsule_GetName
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -44,19 +44,19 @@ def _found() -> dict[str, tuple[Any, int]]:
 
 
 def arity(name: str) -> int | None:
-    """The number of arguments of a function; `None` if there is no such function."""
+    """Return the number of arguments of a function; `None` if there is no such function."""
     if name in _C:
         return _C[name]
     return _found()[name][1] if name in _found() else None
 
 
 def is_cython(name: str) -> bool:
-    """Whether a function takes an integer after its numbers."""
+    """Return whether a function takes Cython's integer after its arguments."""
     return name not in _C
 
 
 def provide(llvm: Any, code: bytes) -> None:
-    """Tell LLVM where the functions are that an object file names."""
+    """Register with LLVM the addresses of the functions that an object file names."""
     for name in {match.decode() for match in _NAMED.findall(code)}:
         llvm.add_symbol(NAME.format(name), _address(name))
 

@@ -1,4 +1,4 @@
-"""Compile kernels for another process: see `background`."""
+"""The main loop of the background process that compiles kernels: see `background`."""
 
 import contextlib
 import os
@@ -12,19 +12,19 @@ from fdbr.backends.cpu.runtime import compiling
 
 __all__ = ["serve"]
 
-_LAST = 19  # the highest niceness there is
+_LAST = 19  # the highest niceness of POSIX systems
 
 
 def serve(niceness: int) -> None:
-    """Compile what is asked for on the standard input, until it ends.
+    """Compile the kernels requested on the standard input, until it ends.
 
-    What is urgent has ``niceness``; the rest is done where nobody else wants the processor.
+    Urgent requests run with ``niceness``; the others only on processors that are idle.
     """
     with contextlib.suppress(OSError, AttributeError):
         os.nice(niceness)
     patient = _Patient(gives_way=niceness > 0)
     with os.fdopen(os.dup(1), "wb") as out, contextlib.suppress(EOFError, OSError):
-        os.dup2(2, 1)  # what others print does not get in between
+        os.dup2(2, 1)  # so that other output does not mix with the answers
         while True:
             source, urgent = pickle.load(sys.stdin.buffer)
             answer = _answer(source) if urgent else patient.answer(source)
@@ -33,7 +33,7 @@ def serve(niceness: int) -> None:
 
 
 class _Patient:
-    """A thread that compiles where nobody else wants the processor."""
+    """A thread that compiles on idle processors."""
 
     def __init__(self, gives_way: bool) -> None:
         self._sources: SimpleQueue[str] = SimpleQueue()
@@ -52,9 +52,9 @@ class _Patient:
 
 
 def _give_way() -> None:
-    """Have this thread run where nobody else wants the processor; if there is but one, rarely."""
+    """Give this thread idle priority; with a single processor it would hardly ever run."""
     alone = len(os.sched_getaffinity(0)) == 1 if hasattr(os, "sched_getaffinity") else False
-    if alone or sys.platform != "linux":  # elsewhere threads have no priorities of their own
+    if alone or sys.platform != "linux":  # only Linux has priorities of single threads
         return
     with contextlib.suppress(OSError):
         os.nice(_LAST)

@@ -1,1 +1,1 @@
-"""What a captured function reads from outside, and how a change of it is noticed."""
+"""Watching: what a captured function reads from outside, and how changes of it are detected."""

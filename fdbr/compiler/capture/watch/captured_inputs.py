@@ -1,7 +1,7 @@
-"""Variables around a function whose numbers and arrays change from call to call.
+"""Captured variables whose numbers and arrays change from call to call.
 
-Such a variable is an input of the program: while the function is captured a traced value stands in
-its place, and each call reads it.
+Such a variable is an input of the program: a traced value replaces it during capture, and each call
+reads its current value.
 """
 
 import contextlib
@@ -13,16 +13,16 @@ import attrs
 import numpy as np
 
 from fdbr import tree
-from fdbr.compiler.capture.signature import is_moving, is_special, sign, taken_apart
+from fdbr.compiler.capture.signature import flatten_arguments, is_moving, is_special, sign
 from fdbr.compiler.capture.watch.namespaces import MISSING, Slots
 from fdbr.core.tracer import Tracer
 
 __all__ = [
     "Key",
-    "Place",
+    "CapturedInput",
     "items_of",
     "key_of",
-    "kind_of_value",
+    "signature_of_value",
     "of_cell",
     "of_item",
     "of_space",
@@ -31,21 +31,21 @@ __all__ = [
 
 _readers: dict[Any, Any] = {}
 Key = tuple[int, Any]
-"""The identity of what holds a variable, and its name."""
+"""The identity of the object that holds a variable, and the variable's name."""
 
 
 @attrs.frozen(eq=False)
-class Place:
+class CapturedInput:
     """A variable, an attribute, or an item of a list or dict.
 
     Attributes
     ----------
     key
-        What tells it from others.
+        The identity of the variable.
     label
-        What messages call it.
+        Its name in messages.
     get, put
-        What reads it, and what binds it anew.
+        Functions that read and set it.
     """
 
     key: Key
@@ -54,22 +54,22 @@ class Place:
     put: Callable[[Any], None]
 
     def leaves(self) -> list[Any]:
-        """The numbers and arrays that it holds."""
+        """Return the numbers and arrays that it holds."""
         return [leaf for leaf in tree.leaves(self.get()) if is_moving(leaf)]
 
     def fits(self) -> bool:
-        """Whether what it holds now can be an input."""
-        return kind_of_value(self.get()) is not None
+        """Return whether its current value can be an input."""
+        return signature_of_value(self.get()) is not None
 
 
-def kind_of_value(value: Any) -> Any:
-    """The kind of what a variable holds, if it can be an input of a program; else `None`.
+def signature_of_value(value: Any) -> Any:
+    """Return the signature of a value that can be an input of a program; else `None`.
 
-    That is a number or an array, or a nest of them, not traced and without operators of its own.
+    It must be a number, an array or a tree of them, untraced and without redefined operators.
     """
     try:
-        leaves, structure = taken_apart((value,), {}, _readers)
-    except Exception:  # a node that cannot be taken apart
+        leaves, structure = flatten_arguments((value,), {}, _readers)
+    except Exception:  # a custom node failed to flatten
         return None
     if any(isinstance(leaf, Tracer) or is_special(leaf) for leaf in leaves):
         return None
@@ -88,10 +88,10 @@ def _holds_objects(leaf: Any) -> bool:
 
 
 @contextlib.contextmanager
-def replaced(places: Sequence[Place], traced: Sequence[Any]) -> Iterator[None]:
-    """Have traced values in the places of numbers and arrays, as long as the block lasts."""
+def replaced(variables: Sequence[CapturedInput], traced: Sequence[Any]) -> Iterator[None]:
+    """Replace numbers and arrays in captured variables by traced values while the block lasts."""
     given = iter(traced)
-    old = [place.get() for place in places]
+    old = [variable.get() for variable in variables]
     new = []
     for value in old:
         leaves, structure = tree.flatten(value)
@@ -99,42 +99,42 @@ def replaced(places: Sequence[Place], traced: Sequence[Any]) -> Iterator[None]:
         new.append(tree.unflatten(structure, filled))
     bound = []
     try:
-        for place, value in zip(places, new, strict=True):
-            place.put(value)
+        for variable, value in zip(variables, new, strict=True):
+            variable.put(value)
         yield
     finally:
-        for place, value, ours in zip(places, old, new, strict=True):
-            bound += [place.label] if place.get() is not ours else []
-            place.put(value)
+        for variable, value, ours in zip(variables, old, new, strict=True):
+            bound += [variable.label] if variable.get() is not ours else []
+            variable.put(value)
     if bound:
-        raise RuntimeError(f"{bound[0]} was bound anew")
+        raise RuntimeError(f"{bound[0]} was rebound")
 
 
-def of_cell(cell: CellType, label: str) -> Place:
-    """The variable of a cell."""
+def of_cell(cell: CellType, label: str) -> CapturedInput:
+    """Return the variable of a closure cell."""
 
     def get() -> Any:
         try:
             return cell.cell_contents
-        except ValueError:  # nothing is bound to it any more
+        except ValueError:  # the cell is empty
             return MISSING
 
     def put(value: Any) -> None:
         cell.cell_contents = value
 
-    return Place((id(cell), None), label, get, put)
+    return CapturedInput((id(cell), None), label, get, put)
 
 
-def of_item(container: Any, name: Any, label: str) -> Place:
-    """An item of a list or dict."""
+def of_item(container: Any, name: Any, label: str) -> CapturedInput:
+    """Return an item of a list or dict as a variable."""
     if isinstance(container, list):
-        return Place(
+        return CapturedInput(
             (id(container), name),
             label,
             lambda: list.__getitem__(container, name) if name < len(container) else MISSING,
             lambda value: list.__setitem__(container, name, value),
         )
-    return Place(
+    return CapturedInput(
         (id(container), name),
         label,
         lambda: dict.get(container, name, MISSING),
@@ -143,27 +143,27 @@ def of_item(container: Any, name: Any, label: str) -> Place:
 
 
 def key_of(space: Any, owner: type | None, name: str) -> Key:
-    """The key of a variable in a space; ``owner`` is the class whose space it is, if it is one."""
+    """Return the key of a variable in a namespace, which may be the one of class ``owner``."""
     if isinstance(space, Slots):
         return space.identity, name
     return id(space if owner is None else owner), name
 
 
-def of_space(space: Any, owner: type | None, name: str, label: str) -> Place | None:
-    """A variable or attribute; `None` if it lies where it cannot be bound anew."""
+def of_space(space: Any, owner: type | None, name: str, label: str) -> CapturedInput | None:
+    """Return a variable or attribute; `None` if it cannot be set."""
     if type(space) is dict:
         return of_item(space, name, label)
     key = key_of(space, owner, name)
     if owner is not None:
         found: Mapping[str, Any] = space
-        return Place(
+        return CapturedInput(
             key,
             label,
             lambda: found.get(name, MISSING),
             lambda value: type.__setattr__(owner, name, value),
         )
     if isinstance(space, Slots):
-        return Place(
+        return CapturedInput(
             key,
             label,
             lambda: space.get(name, MISSING),
@@ -173,7 +173,7 @@ def of_space(space: Any, owner: type | None, name: str, label: str) -> Place | N
 
 
 def items_of(container: Any, parts: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """The items of a list or dict whose parts are these, each with its name."""
+    """Return the items of a list or dict with these parts, each with its key or index."""
     if isinstance(container, dict):
         count = len(parts) // 2
         return list(zip(parts[:count], parts[count:], strict=True))

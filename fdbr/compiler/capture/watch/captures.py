@@ -1,6 +1,6 @@
-"""The captures of a function: the variables, containers and arrays around it.
+"""The captured variables, containers and arrays of a function.
 
-A program holds as long as they are what they were.
+A program is valid as long as they have not changed.
 """
 
 import operator
@@ -16,12 +16,12 @@ from fdbr import tree
 from fdbr.compiler.capture.paths import Scope
 from fdbr.compiler.capture.tracers import CaptureTracer
 from fdbr.compiler.capture.watch.captured_inputs import (
-    Place,
+    CapturedInput,
     items_of,
-    kind_of_value,
     of_cell,
     of_item,
     of_space,
+    signature_of_value,
 )
 from fdbr.compiler.capture.watch.code_names import reads
 from fdbr.compiler.capture.watch.constants import first_changed, snapshot
@@ -35,33 +35,33 @@ __all__ = ["Captures", "ImpureError", "RandomStates"]
 
 
 _NUMBERS = frozenset({int, float, complex})
-_NOTES = frozenset({"__annotations__", "__doc__", "__warningregistry__"})  # which Python adds
+_NOTES = frozenset({"__annotations__", "__doc__", "__warningregistry__"})  # Python adds them itself
 
 
 class ImpureError(RuntimeError):
-    """A function under `jit` depends on, or changes, something that is no argument."""
+    """A function under `jit` depends on, or changes, state outside its arguments."""
 
 
 class Captures:
-    """The variables and objects that a function reads, and whether they are as they were.
+    """The variables and objects that a function reads, and whether they have changed.
 
     Parameters
     ----------
     roots
-        The function, and what else is to be watched: types and static leaves of its arguments.
+        The function, and the types and static leaves of its arguments.
     inputs
-        The places that are inputs of programs, and not watched.
+        The captured variables that are inputs of programs, and not watched.
 
     Attributes
     ----------
     arrays
-        The arrays among what variables are bound to that somebody can write to, with copies.
+        The writeable arrays among the values of variables, with copies.
     generators
-        The random generators that it can reach.
+        The random generators that the function can reach.
     obstacle
-        What cannot be watched, and why, in words; empty if there is nothing.
+        Why something cannot be watched; empty if everything can.
     traced
-        Whether there is a traced value of a transformation around it.
+        Whether a captured value is traced by an outer transformation.
     """
 
     __slots__ = (
@@ -89,12 +89,14 @@ class Captures:
         "traced",
     )
 
-    def __init__(self, roots: Iterable[Any], inputs: Sequence[Place] = ()) -> None:
-        self._inputs = {place.key: (place, kind_of_value(place.get())) for place in inputs}
+    def __init__(self, roots: Iterable[Any], inputs: Sequence[CapturedInput] = ()) -> None:
+        self._inputs = {
+            variable.key: (variable, signature_of_value(variable.get())) for variable in inputs
+        }
         free = FreeVariables(roots, self._inputs)
         self._spaces, self._owners = list(free.spaces.values()), free.owners
         self._takes_inputs = not (free.identity or free.plain_only)
-        # Flat, for they are looked through at every call.
+        # Flat lists, because every call goes through them.
         self._variables = [
             (space.get, name, space.get(name, MISSING))
             for _, space, names in free.spaces.values()
@@ -113,9 +115,9 @@ class Captures:
         self.arrays = [
             (array, snapshot(array)) for array in free.arrays.values() if not is_locked(array)
         ]
-        # Who undoes a lock may write.
+        # Code that unlocks an array may write to it.
         self._locked = [array for array in free.arrays.values() if is_locked(array)]
-        # What messages call the variables, and then the cells.
+        # The labels of the variables, and then of the cells.
         self._names = [
             f"{label}{name}" for label, _, names in free.spaces.values() for name in names
         ]
@@ -126,15 +128,15 @@ class Captures:
         self.traced = any(is_a(value, Tracer) for value in free.values)
 
     def holds(self) -> bool:
-        """Whether all is bound as it was, and the containers hold what they held."""
+        """Return whether all variables and containers are unchanged."""
         for get, name, value in self._variables:
             if get(name, MISSING) is not value:
                 return False
         for cell, value in self._cells:
             if _contents(cell) is not value:
                 return False
-        for place, kind in self._inputs.values():
-            if kind is None or kind_of_value(place.get()) != kind:
+        for variable, kind in self._inputs.values():
+            if kind is None or signature_of_value(variable.get()) != kind:
                 return False
         for f, *parts in self._codes:
             if any(map(operator.is_not, (f.__code__, f.__defaults__, f.__kwdefaults__), parts)):
@@ -148,29 +150,33 @@ class Captures:
     def _parts(self, container: Any) -> list[Any]:
         return parts_of(container, self._inputs)
 
-    def moved(self) -> list[Place]:
-        """The places whose numbers and arrays have changed, and nothing else about them.
+    def changed_inputs(self) -> list[CapturedInput]:
+        """Return the captured variables whose arrays or numbers changed, but not their avals.
 
-        There is none in functions that would notice that they are traced.
+        Functions that could observe that the values are traced have none.
         """
         if not self._takes_inputs:
             return []
-        return [place for place, before in self._changed() if _like(before, place)]
+        return [
+            variable
+            for variable, before in self._changed()
+            if _has_same_signature(before, variable)
+        ]
 
     def untrace(self) -> None:
-        """Put plain values in the places of traced ones, which a run has left around it."""
-        places = [place for place, _ in self._changed()]
+        """Replace the traced values that a run has left in captured variables by plain ones."""
+        inputs = [variable for variable, _ in self._changed()]
         for container, _ in self._containers:
             items = items_of(container, self._parts(container))
-            places += [of_item(container, name, "") for name, _ in items]
-        for place in places:
-            value = place.get()
+            inputs += [of_item(container, name, "") for name, _ in items]
+        for variable in inputs:
+            value = variable.get()
             if any(type(leaf) is CaptureTracer for leaf in tree.leaves(value)):
-                place.put(tree.map(_untraced, value))
+                variable.put(tree.map(_untraced, value))
 
-    def _changed(self) -> list[tuple[Place, Any]]:
-        """The places that hold something else than they did, with what they held."""
-        found: list[tuple[Place | None, Any]] = []
+    def _changed(self) -> list[tuple[CapturedInput, Any]]:
+        """Return the variables and items that have changed, with their old values."""
+        found: list[tuple[CapturedInput | None, Any]] = []
         old = iter(self._variables)
         for label, space, names in self._spaces:
             for name in names:
@@ -189,12 +195,12 @@ class Captures:
                 for (key, before), (other, after) in items:
                     if key is other and before is not after:
                         found.append((of_item(container, key, f"an item {key!r}"), before))
-        return [(place, before) for place, before in found if place is not None]
+        return [(variable, before) for variable, before in found if variable is not None]
 
     def _has_more(self) -> bool:
-        """Whether objects have more attributes than they had, which code mentions.
+        """Return whether objects have got new attributes that code mentions.
 
-        What it does not mention may be added.
+        Other attributes may be added freely.
         """
         for own, known in self._objects:
             more = own.keys() - known
@@ -212,7 +218,7 @@ class Captures:
         self._lasts[:] = [next(reversed(own), None) for own, _ in self._objects]
 
     def contains(self) -> bool:
-        """Whether the containers hold what they held, and arrays are locked that were."""
+        """Return whether the containers hold the same items, and locked arrays are still locked."""
         for container, parts in self._containers:
             if not _are_same(self._parts(container), parts):
                 return False
@@ -221,9 +227,9 @@ class Captures:
         return all(bytes(buffer) == found for buffer, found in self._buffers)
 
     def changes(self, scope: Scope) -> list[str]:
-        """The checks of `holds` and `changed_array`, as expressions that are true of changes.
+        """Return the checks of `holds` and `changed_array` as expressions, true on changes.
 
-        They raise `ValueError` where a cell is empty now.
+        They raise `ValueError` if a cell is empty now.
         """
         name = scope.name
         found = []
@@ -258,17 +264,17 @@ class Captures:
         return found
 
     def rebound(self, kind: type = object) -> str | None:
-        """The name of the first variable that is bound to something else of a kind now."""
+        """Return the name of the first variable that is now bound to another value of a type."""
         return next((name for name, _, now in self._rebound() if is_a(now, kind)), None)
 
     def counts(self) -> bool:
-        """Whether all that was bound anew are numbers, each in the place of a number."""
+        """Return whether all rebound variables were numbers, and still are."""
         return all(
             type(old) in _NUMBERS and type(now) in _NUMBERS for _, old, now in self._rebound()
         )
 
     def _rebound(self) -> Iterator[tuple[str, Any, Any]]:
-        """The names of variables that were bound anew, with what they were and are bound to."""
+        """Yield the names of rebound variables, with their old and new values."""
         now = [get(name, MISSING) for get, name, _ in self._variables]
         now += [_contents(cell) for cell, _ in self._cells]
         before = [value for _, _, value in self._variables]
@@ -280,44 +286,44 @@ class Captures:
     def change(self) -> str:
         """Describe the first check that fails, for reports."""
         name = self.rebound()
-        return f"{name} was bound anew" if name else "a list or dict around it has changed"
+        return f"{name} was rebound" if name else "a captured list or dict has changed"
 
     @property
-    def inputs(self) -> list[Place]:
-        """The places that are inputs of programs."""
-        return [place for place, _ in self._inputs.values()]
+    def inputs(self) -> list[CapturedInput]:
+        """The captured variables that are inputs of programs."""
+        return [variable for variable, _ in self._inputs.values()]
 
     @property
     def identity(self) -> bool:
-        """Whether the function asks if two values are one object."""
+        """Whether the function compares objects by identity."""
         return self._known is not None
 
     def has_twice(self, leaves: Sequence[Any]) -> bool:
-        """Whether an argument is another one, too, or an array around a function that asks."""
+        """Return whether an argument occurs twice or is captured, and the function could tell."""
         if self._known is None:
             return False
         found = set(map(id, leaves))
         return len(found) < len(leaves) or not self._known.isdisjoint(found)
 
     def changed_array(self) -> Any:
-        """An array whose elements are not what they were; `None` if there is none."""
+        """Return a captured array whose elements have changed; `None` if there is none."""
         return first_changed(self.arrays)
 
     def keeper(self) -> str | None:
-        """The name of a variable or container that holds a traced value only now."""
+        """Return the name of a variable or container in which the run stored a traced value."""
         name = self.rebound(Tracer)
         if name is None and any(
             is_a(part, Tracer) and not any(part is one for one in before)
             for value, before in self._containers
             for part in self._parts(value)
         ):
-            return "a list or dict around it"
+            return "a captured list or dict"
         return name
 
-    def rewritten(self) -> bool:
-        """Whether a container that the function reads holds something else than it did.
+    def mutates_what_it_reads(self) -> bool:
+        """Return whether a container that the function reads has changed.
 
-        One to which it does no more than add, as to a log, it does not read.
+        A container that it only appends to, as to a log, is not read.
         """
         return any(
             not _are_same(self._parts(value), parts) and self._is_read(value)
@@ -325,7 +331,7 @@ class Captures:
         )
 
     def _is_read(self, container: Any) -> bool:
-        """Whether code may see what is in a container, as far as the names tell that it has."""
+        """Return whether code may read the items of a container, judging by names."""
         held = [value for _, parts in self._containers for value in parts]
         for _, _, defaults, of_keywords in self._codes:
             held += [*(defaults or ()), *(of_keywords or {}).values()]
@@ -336,8 +342,8 @@ class Captures:
             return True
         return any(reads(code, name) for _, code, *_ in self._codes for name in names)
 
-    def settle(self) -> None:
-        """Take the containers as they are now."""
+    def accept_containers(self) -> None:
+        """Take the current items of containers as the unchanged state."""
         self._containers = [(value, self._parts(value)) for value, _ in self._containers]
         self._count()
 
@@ -347,7 +353,7 @@ def _are_same(found: list[Any], parts: list[Any]) -> bool:
 
 
 def _reference(value: Any) -> Callable[[], Any]:
-    """A function that returns an object, without keeping it alive where weak references allow."""
+    """Return a function that returns an object, weakly referenced where possible."""
     try:
         return weakref.ref(value)
     except TypeError:
@@ -358,26 +364,26 @@ def _untraced(leaf: Any) -> Any:
     return leaf.value if type(leaf) is CaptureTracer else leaf
 
 
-def _like(before: Any, place: Place) -> bool:
-    """Whether what a place holds is of the kind of what it held."""
-    kind = kind_of_value(before)
-    return kind is not None and kind == kind_of_value(place.get())
+def _has_same_signature(before: Any, variable: CapturedInput) -> bool:
+    """Return whether the value of a captured variable has the aval that it had."""
+    kind = signature_of_value(before)
+    return kind is not None and kind == signature_of_value(variable.get())
 
 
 def _contents(cell: CellType) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # nothing is bound to it any more
+    except ValueError:  # the cell is empty
         return MISSING
 
 
 def _is_called(name: str) -> bool:
-    """Whether Python may call a method of this name by itself, so that no code mentions it."""
+    """Return whether Python may call a method of this name implicitly."""
     return name[:2] == name[-2:] == "__" and name not in _NOTES
 
 
 def _is_generator(value: Any) -> bool:
-    """Whether it is a random generator with a state; the system's has none."""
+    """Return whether it is a random generator with a state; `SystemRandom` has none."""
     return is_a(value, GENERATORS) and not is_a(value, random.SystemRandom)
 
 
@@ -387,7 +393,7 @@ class RandomStates:
     Parameters
     ----------
     generators
-        Those in sight; the modules' own ones belong to everybody.
+        Those found among captured values; the modules' global ones are always included.
     """
 
     __slots__ = ("_generators", "_states")
@@ -404,7 +410,7 @@ class RandomStates:
         ]
 
     def changed(self) -> str | None:
-        """The name of a generator that was drawn from since; `None` if there is none."""
+        """Return the name of a generator that was drawn from since; `None` if there is none."""
         names = ["np.random", "random", *(f"a {type(g).__name__}" for g in self._generators)]
         for name, before, now in zip(names, self._states, self._read(), strict=True):
             if before != now:
@@ -421,7 +427,7 @@ def _state(generator: Any) -> Any:
 
 
 def _plain(state: Any) -> Any:
-    """A nest of dicts with arrays, as a value that can be compared."""
+    """Return a nested dict with arrays as a value that can be compared."""
     if is_a(state, dict):
         return {name: _plain(part) for name, part in state.items()}
     return state.tobytes() if is_a(state, np.ndarray) else state

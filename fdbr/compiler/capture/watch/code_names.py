@@ -1,4 +1,4 @@
-"""Which names code mentions, read from its instructions."""
+"""The names that code objects mention, read from their bytecode."""
 
 import dis
 import functools
@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["ASKING", "Mentions", "mentions", "reads"]
+__all__ = ["LOOKUPS", "Mentions", "mentions", "reads"]
 
 _VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
@@ -18,38 +18,38 @@ _LOADS = _VARIABLES | _ATTRIBUTES | {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM
 _ADDING = frozenset({"add", "append", "appendleft", "extend", "extendleft", "insert", "update"})
 _CALLS = frozenset({"PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
-# What looks for attributes by names that stand nowhere in the code that calls it.
-_SPYING = frozenset(
+# Functions that read attributes by names that do not occur in the code that calls them.
+_REFLECTION = frozenset(
     {
         *("vars", "dir", "__dict__", "__getattribute__", "asdict", "astuple", "evolve", "replace"),
         *("copy", "deepcopy", "getmembers", "dumps"),
     }
 )
 _BY_NAME = frozenset({"getattr", "hasattr", "attrgetter"})
-ASKING = frozenset({"getattr", "hasattr", "vars", "dir"})
-"""Functions that ask for attributes that may not be there."""
+LOOKUPS = frozenset({"getattr", "hasattr", "vars", "dir"})
+"""Functions that look for attributes that may be missing."""
 
 _VARIABLES_BY_NAME = frozenset({"eval", "exec", "globals"})
 
 
 @attrs.frozen
 class Mentions:
-    """The names in some code, and in functions within it.
+    """The names in a code object, and in functions nested in it.
 
     Attributes
     ----------
     variables
-        Those of global variables and builtins.
+        Names of global variables and builtins.
     attributes, set_attributes
-        Those of attributes, and those that are only set.
+        Names of attributes that are read, and of those that are set.
     modules
-        Modules that are imported: the name, and how far up a relative name begins.
+        Imported modules: the name, and the level of a relative import.
     any_attribute
-        Whether attributes may be read by other names, too.
+        Whether attributes with other names may be read, too.
     identity
-        Whether it asks if two values are one object.
+        Whether it compares objects by identity.
     any_variable
-        What may read variables by other names, too; empty if nothing does.
+        The function that may read variables with other names; empty if there is none.
     """
 
     variables: frozenset[str] = frozenset()
@@ -74,7 +74,7 @@ class Mentions:
 
 @functools.lru_cache(maxsize=1024)
 def mentions(code: CodeType) -> Mentions:
-    """The names and attributes that code mentions."""
+    """Return the names that a code object mentions."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
     names: dict[bool, set[str]] = {
         kind: {step.argval for step in steps if step.opname in table}
@@ -85,7 +85,7 @@ def mentions(code: CodeType) -> Mentions:
         frozenset(names[True]).union(_texts(code.co_consts)),
         frozenset(step.argval for step in steps if step.opname == "STORE_ATTR"),
         frozenset(_imports(steps)),
-        not _SPYING.isdisjoint(names[False] | names[True]) or _asks_by_name(steps),
+        not _REFLECTION.isdisjoint(names[False] | names[True]) or _reads_by_computed_name(steps),
         "id" in names[False]
         or any(
             step.opname == "IS_OP" and before.opname != "LOAD_CONST"
@@ -100,7 +100,7 @@ def mentions(code: CodeType) -> Mentions:
 
 
 def reads(code: CodeType, name: str) -> bool:
-    """Whether code does more with what a name stands for than to add to it, as to a log."""
+    """Return whether code reads a variable other than to append to it, as to a log."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
     return any(
         step.opname in _LOADS
@@ -111,7 +111,7 @@ def reads(code: CodeType, name: str) -> bool:
 
 
 def _texts(constants: Any) -> Iterator[str]:
-    """The names in constants: patterns of ``match`` and functions such as `getattr` take them."""
+    """Yield the names in constants, which ``match`` patterns and `getattr` use."""
     for constant in constants:
         if type(constant) is str and len(constant) < 80:
             yield from filter(_is_name, constant.split("."))
@@ -125,7 +125,7 @@ def _is_name(text: str) -> bool:
 
 def _imports(steps: Sequence[dis.Instruction]) -> Iterator[tuple[str, int]]:
     for position, step in enumerate(steps):
-        if step.opname == "IMPORT_NAME":  # before it stand how far up, and what is taken from it
+        if step.opname == "IMPORT_NAME":  # the two instructions before it load level and fromlist
             level, parts = (steps[position - i].argval for i in (2, 1))
             above = step.argval
             yield above, level
@@ -136,8 +136,8 @@ def _imports(steps: Sequence[dis.Instruction]) -> Iterator[tuple[str, int]]:
                 yield above, level
 
 
-def _asks_by_name(steps: Sequence[dis.Instruction]) -> bool:
-    """Whether `getattr` or one like it is given a name that is no constant."""
+def _reads_by_computed_name(steps: Sequence[dis.Instruction]) -> bool:
+    """Return whether `getattr` or a similar function gets a name that is not a constant."""
     for position, step in enumerate(steps):
         if step.opname not in _VARIABLES | _ATTRIBUTES or step.argval not in _BY_NAME:
             continue
@@ -147,7 +147,7 @@ def _asks_by_name(steps: Sequence[dis.Instruction]) -> bool:
                 break
             given.append(other)
         else:
-            return True  # it is passed on
+            return True  # the function itself is passed on, to an unknown caller
         last = other.argval if isinstance(other.argval, int) else 0
         if other.opname == "CALL_FUNCTION_EX" or other.opname == "CALL_KW":
             return True

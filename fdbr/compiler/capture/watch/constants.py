@@ -1,4 +1,4 @@
-"""The arrays that a captured function uses and that are no arguments."""
+"""The captured arrays of a function, as constants of its program."""
 
 import functools
 import operator
@@ -21,23 +21,23 @@ from fdbr.core.array_modules import (
 
 __all__ = ["Constants", "first_changed", "narrowed", "same_elements", "snapshot"]
 
-_LARGE = 4096  # bytes
+_LARGE = 4096  # bytes from which on it pays to look for constants with equal elements
 
 
 def snapshot(array: Any) -> Any:
-    """A read-only copy of an array, laid out as it is."""
+    """Return a read-only copy of an array with the same memory layout."""
     return lock(array.copy(order="K")) if is_a(array, np.ndarray) else keep(array)
 
 
 class Constants:
     """The constants of a trace, each array as it was when it was used.
 
-    An array that somebody can write to stands in the program as a copy.
+    A writeable array is represented in the program by a copy.
 
     Parameters
     ----------
     known
-        Arrays that may be used, with copies.
+        Captured arrays, with copies.
     """
 
     __slots__ = ("_copies", "_known")
@@ -47,7 +47,7 @@ class Constants:
         self._copies: dict[int, tuple[Any, Any]] = {}
 
     def keep(self, value: Any) -> Any:
-        """The operand that represents a value in the program."""
+        """Return the operand that represents a value in the program."""
         if type(value) is list or type(value) is tuple:
             return lock(np.array(value))
         if not is_array(value) or is_locked(value):
@@ -56,14 +56,14 @@ class Constants:
         if known is not None and same_elements(value, known[1]):
             return known[1]
         copy = snapshot(value)
-        if known is None:  # else the function is filling an array of its own
+        if known is None:  # otherwise the function is filling an array of its own
             self._copies[id(value)] = value, copy
         return copy
 
     def shared(self) -> tuple[tuple[Any, Any], ...]:
-        """The arrays that others know too, each with its copy.
+        """Return the arrays that other code may refer to, each with its copy.
 
-        What the function made, and nobody else refers to, is let go.
+        Arrays that the function made, and that have no other references, are freed.
         """
         families: dict[int, list[tuple[Any, Any]]] = {}
         while self._copies:
@@ -75,24 +75,24 @@ class Constants:
 
 
 def _is_known(pairs: list[tuple[Any, Any]]) -> bool:
-    """Whether others refer to one of some arrays that show the same memory, or to its owner."""
+    """Return whether other code refers to one of some arrays with the same memory."""
     whole = owner(pairs[0][0])
-    # `whole` is ours, and the argument of getrefcount; each pair has it as array or as base.
+    # CPython's counts: `whole` has references here and from getrefcount, and one from each pair.
     if sys.getrefcount(whole) > 2 + len(pairs):
         return True
     for array, _ in pairs:
         if array is whole:
             continue
-        # `array`, its place in the pair and the argument of getrefcount are ours.
+        # `array` has references here, in its pair and from getrefcount.
         if sys.getrefcount(array) > 3 or array.base is not whole or type(whole) is not np.ndarray:
             return True
     return False
 
 
 def narrowed(operands: list[Any]) -> list[Any]:
-    """The operands of what broadcasts, with one element for a constant that has one everywhere.
+    """Return broadcasting operands with a constant of equal elements reduced to one element.
 
-    So the cotangents of what was added up need no memory.  The shape of the result stays.
+    The shape of the result stays, and the cotangent of the operand needs no memory.
     """
     found = operands
     for i, operand in enumerate(operands):
@@ -106,7 +106,7 @@ def narrowed(operands: list[Any]) -> list[Any]:
 
 
 def _shape(operand: Any) -> tuple[int, ...]:
-    """The shape of an operand or of a variable."""
+    """Return the shape of an operand or of a variable."""
     found: tuple[int, ...] = getattr(getattr(operand, "kind", operand), "shape", ())
     return found
 
@@ -119,9 +119,9 @@ def _is_uniform(array: Any) -> bool:
 
 
 def first_changed(pairs: Iterable[tuple[Any, Any]]) -> Any:
-    """The first array that is not as its copy any more; `None` if all are.
+    """Return the first array that differs from its copy; `None` if none does.
 
-    For all arrays on one device the host waits once.
+    The host synchronises once for all arrays on one device.
     """
     there: dict[int | None, list[tuple[Any, Any]]] = {}
     for array, copy in pairs:
@@ -136,7 +136,7 @@ def first_changed(pairs: Iterable[tuple[Any, Any]]) -> Any:
 
 
 def same_elements(array: Any, copy: Any) -> bool:
-    """Whether an array still is as its copy, bit by bit: -0.0 is not 0.0, and NaN is NaN."""
+    """Return whether an array is bitwise equal to its copy: NaN equals NaN, -0.0 differs from 0."""
     if not is_a(array, np.ndarray):
         return _all_same([(array, copy)])
     if array.shape != copy.shape or array.dtype != copy.dtype:
@@ -151,7 +151,7 @@ def same_elements(array: Any, copy: Any) -> bool:
 
 
 def _all_same(pairs: list[tuple[Any, Any]]) -> bool:
-    """`same_elements` of several pairs of arrays on one device."""
+    """Return whether several arrays on one device equal their copies."""
     if any(a.shape != c.shape or a.dtype != c.dtype for a, c in pairs):
         return False
     with on_device(*pairs[0]):

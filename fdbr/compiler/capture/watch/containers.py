@@ -1,4 +1,4 @@
-"""Containers that functions can see, and what is in them."""
+"""Containers that functions can read, and their items."""
 
 import collections
 from collections.abc import Collection
@@ -15,19 +15,19 @@ from fdbr.core.tracer import Tracer
 __all__ = ["CONTAINERS", "ENDS", "UNCHANGING", "parts_of"]
 
 CONTAINERS = (dict, list, set, collections.deque, MappingProxyType)
-"""The classes of those that can change."""
+"""The classes of mutable containers."""
 
 UNCHANGING = (tuple, frozenset)
-"""The classes of those that cannot, though what is in them may."""
+"""The classes of immutable containers, whose items may be mutable."""
 
 ENDS = (bool, int, float, complex, str, bytes, type(None), Tracer, np.generic, np.dtype)
-"""The classes of what has nothing in it."""
+"""The classes of values that contain nothing to watch."""
 
 
 def parts_of(container: Any, inputs: Collection[Key] = ()) -> list[Any]:
-    """The items of a container, by its built-in class's methods, not by overridden ones.
+    """Return the items of a container by its builtin class's methods, not by overridden ones.
 
-    In the place of items that are inputs stands nothing.
+    Items that are inputs of the program are replaced by `MISSING`.
     """
     found = _parts(container)
     if inputs:

@@ -1,7 +1,7 @@
-"""Find the variables and objects that functions can see, from their code.
+"""Find the variables and objects that functions can read, from their code.
 
-The search follows functions, descriptors, methods and classes of the user's own modules, and what
-they hold.  What installed libraries do inside is theirs.
+The search follows functions, descriptors, methods and classes of the user's modules, and the values
+they hold.  It does not follow code inside installed libraries.
 """
 
 import abc
@@ -34,9 +34,9 @@ import optree
 
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.watch.captured_inputs import Key, key_of
-from fdbr.compiler.capture.watch.code_names import ASKING, Mentions, mentions
+from fdbr.compiler.capture.watch.code_names import LOOKUPS, Mentions, mentions
 from fdbr.compiler.capture.watch.containers import CONTAINERS, ENDS, UNCHANGING, parts_of
-from fdbr.compiler.capture.watch.impure_calls import unsteady_function, unsteady_method
+from fdbr.compiler.capture.watch.impure_calls import impure_function, impure_method
 from fdbr.compiler.capture.watch.module_owner import (
     home,
     is_library,
@@ -49,7 +49,7 @@ from fdbr.compiler.capture.watch.namespaces import (
     MISSING,
     REGISTRATIONS,
     Space,
-    asked,
+    computed_namespace,
     dict_of,
     slots_of,
 )
@@ -61,13 +61,15 @@ __all__ = ["GENERATORS", "FreeVariables"]
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 _BUFFERS = (bytearray, array.array, memoryview)
 
-# What makes new objects, of which nobody has read anything.
-_MAKING = frozenset({"__init__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"})
-_KEPT = 64  # results of a memoised function that are looked at
+# Methods that initialise new objects: attributes they set have not been read by older code.
+_INITIALISERS = frozenset(
+    {"__init__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"}
+)
+_KEPT = 64  # newest results of a memoised function that are watched
 
 
 def _is_called(part: Any) -> bool:
-    """Whether an entry of a class is a method of the user's, and not one that attrs has made."""
+    """Return whether an entry of a class is a method that the user wrote, not attrs."""
     if is_a(part, FunctionType):
         made = part.__code__.co_filename.startswith("<attrs generated")
         return not made and not is_library(part.__globals__)
@@ -75,31 +77,31 @@ def _is_called(part: Any) -> bool:
 
 
 @attrs.define
-class _Open:
-    """A space whose attributes code may read, by the names that it mentions."""
+class _OpenNamespace:
+    """A namespace whose attributes code may read, by the names that the code mentions."""
 
     label: str
     space: Space
     candidates: Iterable[str]
     watched: bool = True
-    whole: bool = False  # whether code that looks for any attribute may find it here
+    whole: bool = False  # whether reads with computed names are watched here, too
     asked: set[str] = attrs.field(factory=set)
 
 
 class FreeVariables:
-    """The variables and objects that some functions can see.
+    """The variables and objects that some functions can read.
 
     Attributes
     ----------
     spaces
-        Where variables and attributes live, by identity: what messages call it, the mapping, and
-        the names that code mentions.
+        Namespaces of variables and attributes, by identity: label in messages, mapping, and the
+        names that code mentions.
     cells
-        The cells of closures, by identity, with their variables' names.
+        The cells of closures, by identity, with the names of their variables.
     values
-        The objects that were found.
+        All objects that were found.
     arrays
-        Those that are NumPy's arrays, by identity.
+        The NumPy arrays among them, by identity.
     functions, classes
         The user's functions and classes.
     objects
@@ -109,15 +111,15 @@ class FreeVariables:
     names, any_name
         The attributes that code mentions, and whether it may read others, too.
     containers, buffers
-        Containers that can change, and what holds bytes that can.
+        Mutable containers, and mutable objects that hold bytes.
     owners
-        The classes whose attributes spaces are, by the identity of the space.
+        The classes whose attributes namespaces hold, by the identity of the namespace.
     identity
-        Whether code asks if two values are one object.
+        Whether code compares objects by identity.
     plain_only
-        Whether nothing around it may be traced: code asks for types, or remembers results.
+        Whether captured variables must not be traced: code tests types, or memoises results.
     obstacle
-        What cannot be watched, and why, in words; empty if there is nothing.
+        Why something cannot be watched; empty if everything can.
     """
 
     def __init__(self, roots: Iterable[Any], inputs: Collection[Key] = ()) -> None:
@@ -136,28 +138,28 @@ class FreeVariables:
         self.identity = False
         self.plain_only = False
         self.obstacle = ""
-        self.names: set[str] = set()  # the attributes that code mentions, of whatever it is
-        self.any_name = False  # whether it may mention others
-        self._open: list[_Open] = []
+        self.names: set[str] = set()  # attributes that code mentions, of any object
+        self.any_name = False  # whether it may read attributes by computed names
+        self._open: list[_OpenNamespace] = []
         self._seen: set[int] = set()
         self._waiting = list(roots)
         self._home = home(self._waiting)
         while self._waiting:
             while self._waiting:
                 self._visit(self._waiting.pop())
-            for place in self._open:
-                self._look(place)
+            for namespace in self._open:
+                self._visit_namespace(namespace)
 
-    def _look(self, place: _Open) -> None:
-        names = self.names.intersection(place.candidates)
-        if self.any_name and place.whole:
-            names = set(place.candidates)
-        for name in names - place.asked:
-            place.asked.add(name)
-            if place.watched:
-                self._watch(place.label, place.space, name)
+    def _visit_namespace(self, namespace: _OpenNamespace) -> None:
+        names = self.names.intersection(namespace.candidates)
+        if self.any_name and namespace.whole:
+            names = set(namespace.candidates)
+        for name in names - namespace.asked:
+            namespace.asked.add(name)
+            if namespace.watched:
+                self._watch(namespace.label, namespace.space, name)
             else:
-                self._waiting.append(place.space.get(name))
+                self._waiting.append(namespace.space.get(name))
 
     def _watch(self, label: str, space: Space, name: str) -> None:
         if self._inputs and key_of(space, self.owners.get(id(space)), name) in self._inputs:
@@ -168,7 +170,7 @@ class FreeVariables:
             self._waiting.append(space.get(name))
 
     def _refuse(self, why: str) -> None:
-        """Note what cannot be watched, if there is something."""
+        """Record the first thing that cannot be watched."""
         self.obstacle = self.obstacle or why
 
     def _visit(self, value: Any) -> None:
@@ -181,7 +183,7 @@ class FreeVariables:
         if is_a(value, np.ndarray):
             self._visit_array(value)
         elif is_array(value):
-            pass  # of another array module: it is compared with a copy
+            pass  # another array module's arrays are compared with copies
         elif is_a(value, FunctionType):
             self._visit_function(value)
         elif is_a(value, type):
@@ -198,10 +200,12 @@ class FreeVariables:
         elif is_a(value, ModuleType):
             self._visit_module(value)
         elif is_a(value, GENERATORS):
-            pass  # whether it was drawn from is looked at
-        elif (found := asked(value)) is not None:
+            pass  # `RandomStates` compares their states
+        elif (found := computed_namespace(value)) is not None:
             space, names = found
-            self._open.append(_Open(f"{type(value).__name__}.", space, names or self.names))
+            self._open.append(
+                _OpenNamespace(f"{type(value).__name__}.", space, names or self.names)
+            )
             self.names.update(names)
             self._waiting.append(value() if is_a(value, weakref.ref) else type(value))
         else:
@@ -217,17 +221,17 @@ class FreeVariables:
             self.arrays[id(value)] = value
 
     def _visit_builtin(self, value: Any) -> None:
-        """A function in C; `time.time` and its like, and the readings of an object of C's."""
-        self._refuse(unsteady_function(value.__module__ or "", value.__name__))
+        """Visit a C function or method; functions such as `time.time` cannot be watched."""
+        self._refuse(impure_function(value.__module__ or "", value.__name__))
         if not is_a(value.__self__, ModuleType):
             self._waiting.append(value.__self__)
 
     def _visit_module(self, value: ModuleType) -> None:
         space = vars(value)
-        self._open.append(_Open(f"{value.__name__}.", space, space))
+        self._open.append(_OpenNamespace(f"{value.__name__}.", space, space))
         if not is_library(space) and "__getattr__" in space:
             self._waiting.append(space["__getattr__"])
-            self.objects.append(space)  # what is added is not asked of it any more
+            self.objects.append(space)  # an attribute added later hides `__getattr__`
 
     def _visit_function(self, function: FunctionType) -> None:
         space = function.__globals__
@@ -240,9 +244,9 @@ class FreeVariables:
         for name, cell in zip(names, function.__closure__ or (), strict=True):
             if (id(cell), None) in self._inputs:
                 continue
-            with contextlib.suppress(ValueError):  # nothing is bound to it
+            with contextlib.suppress(ValueError):  # the cell is empty
                 held = cell.cell_contents
-                # A dict of ours is no user's; what it holds may be.
+                # A dict that fdbr made is not watched itself; its values may be the user's.
                 ours = type(held) is dict and is_ours(space)
                 self._waiting += held.values() if ours else (held,)
             if not foreign:
@@ -252,12 +256,12 @@ class FreeVariables:
             return
         self.functions.append(function)
         found = mentions(function.__code__)
-        self._mention(found, function.__name__ not in _MAKING)
+        self._mention(found, function.__name__ not in _INITIALISERS)
         if found.any_variable:
             self._refuse(f"it looks for variables by name, with {found.any_variable}")
         own = vars(function)
-        self._open.append(_Open(f"{function.__name__}.", own, own))
-        if not found.variables.isdisjoint(ASKING):
+        self._open.append(_OpenNamespace(f"{function.__name__}.", own, own))
+        if not found.variables.isdisjoint(LOOKUPS):
             self.objects.append(own)
         builtin = space.get("__builtins__", {})
         builtin = vars(builtin) if is_a(builtin, ModuleType) else builtin
@@ -281,18 +285,18 @@ class FreeVariables:
         if level:
             try:
                 name = importlib.util.resolve_name("." * level + name, space.get("__package__"))
-            except (ImportError, TypeError, ValueError):  # nor can it be imported
+            except (ImportError, TypeError, ValueError):  # the import itself will fail, too
                 return
         self._watch("module ", sys.modules, name)
 
     def _visit_foreign(self, function: FunctionType) -> None:
-        """A function of a library: of what it is made of by the user, and what it asks itself."""
+        """Visit a library's function for what it wraps, and for the C functions that it calls."""
         space = function.__globals__
         self._waiting.append(getattr(function, "__wrapped__", None))
         if is_ours(space):
             return
         module = str(space.get("__name__"))
-        self._refuse(unsteady_function(module, function.__name__))
+        self._refuse(impure_function(module, function.__name__))
         if not is_standard(space):
             return
         found = mentions(function.__code__)
@@ -300,17 +304,17 @@ class FreeVariables:
             value = space.get(name)
             if is_a(value, BuiltinFunctionType) or type(value) is type(os.environ):
                 self._waiting.append(value)
-            elif is_a(value, ModuleType):  # as os.path asks os
+            elif is_a(value, ModuleType):  # for example os.path calls functions of os
                 parts = vars(value)
                 called = (parts.get(name) for name in found.attributes)
                 self._waiting += [f for f in called if is_a(f, BuiltinFunctionType)]
 
     def _visit_class(self, cls: type) -> None:
-        """Its attributes, and the methods that Python calls by itself."""
+        """Visit the attributes of a class, and the methods that Python calls implicitly."""
         if is_a(cls, abc.ABCMeta):
             self._watch("", REGISTRATIONS, "what counts as of an abstract class")
         if is_library_class(cls):
-            self._refuse(unsteady_method(cls, self.names))
+            self._refuse(impure_method(cls, self.names))
             return
         self.classes.append(cls)
         if type(cls) is not type:
@@ -323,9 +327,9 @@ class FreeVariables:
             if watched:
                 self.objects.append(space)
                 self.owners[id(space)] = base
-                self._open.append(_Open(f"{base.__name__}.", space, names))
+                self._open.append(_OpenNamespace(f"{base.__name__}.", space, names))
             elif base is not object and not is_ours({"__name__": base.__module__}):
-                self._open.append(_Open("", space, tuple(space), watched=False))
+                self._open.append(_OpenNamespace("", space, tuple(space), watched=False))
             for name, part in space.items():
                 if name[:2] == "__" and name not in ("__dict__", "__weakref__"):
                     if watched and _is_called(part):
@@ -358,7 +362,7 @@ class FreeVariables:
         if cls.__module__ == "builtins" or is_ours({"__name__": cls.__module__}):
             if has_method(cls, "__next__"):
                 self._refuse(f"it can read from a {cls.__name__}, which is used up")
-            # What wraps a function, as `jit` does, shows it here.
+            # Wrappers of fdbr, such as the result of `jit`, hold the wrapped function here.
             self._waiting += filter(inspect.isroutine, (dict_of(value) or {}).values())
         elif is_library_class(cls):
             self._visit_library_object(value)
@@ -370,19 +374,19 @@ class FreeVariables:
         label = f"{cls.__name__}."
         self.instances.append(value)
         if (own := dict_of(value)) is not None:
-            # An attribute may hide that of the class.
+            # An instance attribute added later may hide that of the class.
             names = {*own, *(name for base in cls.__mro__ for name in vars(base))}
-            self._open.append(_Open(label, own, names, whole=True))
+            self._open.append(_OpenNamespace(label, own, names, whole=True))
             self.objects.append(own)
             self._waiting += filter(inspect.isroutine, own.values())
         if (slots := slots_of(value)) is not None:
-            self._open.append(_Open(label, slots, slots, whole=True))
+            self._open.append(_OpenNamespace(label, slots, slots, whole=True))
 
     def _visit_library_object(self, value: Any) -> None:
-        """An object of a library's class, whose methods may read any of its attributes."""
+        """Visit an object of a library's class, whose methods may read all its attributes."""
         cls = type(value)
         if is_a(value, functools._lru_cache_wrapper):
-            self._visit_memory(value)
+            self._visit_memoised(value)
         elif is_a(value, operator.attrgetter | operator.methodcaller):
             for text in value.__reduce__()[1]:
                 self.names.update(str(text).split("."))
@@ -394,18 +398,18 @@ class FreeVariables:
         elif not any(
             inspect.isfunction(part) for base in cls.__mro__ for part in vars(base).values()
         ):
-            self._visit_own_object(value)  # it has no method in Python
+            self._visit_own_object(value)  # without Python methods, only user code reads it
         elif (own := dict_of(value)) is not None:
             self.containers.append(own)
             self._waiting += [part for part in own.values() if not is_library_object(part)]
 
-    def _visit_memory(self, value: Any) -> None:
-        """A memoised function: what it remembers stays, or it is asked again."""
+    def _visit_memoised(self, value: Any) -> None:
+        """Visit a memoised function: its stored results must stay, as replays do not call it."""
         self._waiting.append(value.__wrapped__)
         self.plain_only = True
         for part in gc.get_referents(value):
             if type(part) is dict and part is not vars(value):
-                self._open.append(_Open("the memory of ", part, (), watched=False))
+                self._open.append(_OpenNamespace("the memory of ", part, (), watched=False))
                 names = list(part)[-_KEPT:]
                 self.spaces[id(part)] = f"{value.__name__}'s memory: ", part, names
                 self._waiting += [found for found in part.values() if not is_library_object(found)]

@@ -1,4 +1,4 @@
-"""Whose functions, classes and objects are: the user's, fdbr's, or other libraries'."""
+"""The owners of functions, classes and objects: the user, fdbr, or another library."""
 
 import sys
 import sysconfig
@@ -18,7 +18,7 @@ _INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
 
 
 def home(roots: Iterable[Any]) -> dict[str, Any] | None:
-    """The variables of the module that the function itself is in, be it a library or not."""
+    """Return the globals of the jitted function's own module, even if it is a library's."""
     for root in roots:
         while isinstance(root, MethodType | partial):
             root = root.__func__ if isinstance(root, MethodType) else root.func
@@ -28,28 +28,28 @@ def home(roots: Iterable[Any]) -> dict[str, Any] | None:
 
 
 def is_ours(space: Mapping[str, Any]) -> bool:
-    """Whether variables are of one of fdbr's modules."""
+    """Return whether globals belong to one of fdbr's modules."""
     return str(space.get("__name__")).partition(".")[0] == "fdbr"
 
 
 def is_standard(space: Mapping[str, Any]) -> bool:
-    """Whether variables are of a module of fdbr's or of the standard library's."""
+    """Return whether globals belong to a module of fdbr or of the standard library."""
     return str(space.get("__name__")).partition(".")[0] in _LIBRARIES
 
 
 def is_library(space: Mapping[str, Any]) -> bool:
-    """Whether variables are of a module of a library's."""
+    """Return whether globals belong to a module of a library."""
     return is_standard(space) or str(space.get("__file__", "")).startswith(_INSTALLED)
 
 
 def is_library_class(cls: type) -> bool:
-    """Whether a class is of a library's."""
+    """Return whether a class is defined in a library."""
     module = sys.modules.get(cls.__module__)
     return is_library(vars(module) if module else {"__name__": cls.__module__})
 
 
 def is_library_object(value: Any) -> bool:
-    """Whether it is an object that is no container, of a library's class."""
+    """Return whether a value is a non-container object of a library's class."""
     if isinstance(value, (*ENDS, *CONTAINERS, *UNCHANGING, FunctionType, MethodType, type)):
         return False
     return not isinstance(value, np.ndarray) and is_library_class(type(value))

@@ -1,4 +1,4 @@
-"""Namespaces, in which variables and attributes are looked up by name, as in a mapping."""
+"""Namespaces: mappings in which variables and attributes are looked up by name."""
 
 import abc
 import threading
@@ -10,7 +10,15 @@ from typing import Any
 
 from fdbr.core.array_modules import is_a
 
-__all__ = ["MISSING", "REGISTRATIONS", "Slots", "Space", "asked", "dict_of", "slots_of"]
+__all__ = [
+    "MISSING",
+    "REGISTRATIONS",
+    "Slots",
+    "Space",
+    "computed_namespace",
+    "dict_of",
+    "slots_of",
+]
 
 
 class _Missing:
@@ -19,13 +27,13 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
-"""The mark of a variable that is not bound."""
+"""Marks a variable that is not bound."""
 
 
 class Slots:
-    """The attributes of an object that do not lie in its dictionary.
+    """The attributes of an object that are stored in slots.
 
-    It does not keep the object, if there are weak references to such objects.
+    It refers to the object weakly if the class allows weak references.
     """
 
     def __init__(self, value: Any, members: Mapping[str, Any]) -> None:
@@ -41,13 +49,13 @@ class Slots:
         return iter(self._members)
 
     def put(self, name: str, value: Any) -> None:
-        """Bind an attribute anew."""
+        """Set an attribute."""
         owner = self._value()
         if owner is not None:
             self._members[name].__set__(owner, value)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute."""
+        """Return the value of an attribute."""
         value = self._value()
         try:
             return default if value is None else self._members[name].__get__(value)
@@ -56,10 +64,10 @@ class Slots:
 
 
 def slots_of(value: Any) -> Slots | None:
-    """The slots of an object; `None` if it has none."""
+    """Return the slots of an object; `None` if it has none."""
     members: dict[str, Any] = {}
     for cls in type(value).__mro__:
-        # Classes in C show numbers of theirs in this way, as new objects each time.
+        # Members of C classes without `__slots__` return new objects at each read.
         for name, part in vars(cls).items() if "__slots__" in vars(cls) else ():
             if type(part) is MemberDescriptorType:
                 members.setdefault(name, part)
@@ -67,22 +75,22 @@ def slots_of(value: Any) -> Slots | None:
 
 
 def dict_of(value: Any) -> dict[str, Any] | None:
-    """The attributes of an object itself; `None` if it has none, whatever its class answers."""
+    """Return the attribute dictionary of an object; `None` if it has none."""
     try:
         found = object.__getattribute__(value, "__dict__")
-    except Exception:  # a property of that name, which is the user's
+    except Exception:  # the user has defined a property named `__dict__`
         return None
     return found if is_a(found, dict) else None
 
 
 class _Local:
-    """The attributes that a thread sees of what each has its own of."""
+    """The attributes of a `threading.local` in the current thread."""
 
     def __init__(self, value: threading.local) -> None:
         self._value = value
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute; not that of its class, whose methods are bound anew."""
+        """Return an attribute of the instance; methods of its class are new objects each time."""
         return vars(self._value).get(name, default)
 
 
@@ -93,29 +101,29 @@ class _Context:
         self._variable = variable
 
     def get(self, name: str, default: Any = None) -> Any:
-        """That value."""
+        """Return the value."""
         return self._variable.get(default)
 
 
 class _Referent:
-    """Whether what a weak reference refers to is there."""
+    """Whether the referent of a weak reference is alive."""
 
     def __init__(self, reference: "weakref.ref[Any]") -> None:
         self._reference = reference
 
     def get(self, name: str, default: Any = None) -> Any:
-        """That."""
+        """Return whether it is alive."""
         return self._reference() is not None
 
 
 class _Registrations:
-    """The registrations of abstract classes, in a number that changes with them."""
+    """The registrations of abstract classes, as a token that changes with them."""
 
     def __init__(self) -> None:
         self._known: Any = None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """That number: the same object, as long as it is the same."""
+        """Return the token: the same object while registrations do not change."""
         token = abc.get_cache_token()
         if token != self._known:
             self._known = token
@@ -127,10 +135,10 @@ REGISTRATIONS = _Registrations()
 Space = Mapping[str, Any] | Slots | _Local | _Context | _Referent | _Registrations
 
 
-def asked(value: Any) -> tuple[Space, list[str]] | None:
-    """For an object that is asked for a value that it does not hold: how, and by what names.
+def computed_namespace(value: Any) -> tuple[Space, list[str]] | None:
+    """Return the namespace and the names for an object that computes its value, or `None`.
 
-    There are no names where any may be asked for.
+    The names are empty if any attribute may be read.
     """
     if is_a(value, threading.local):
         return _Local(value), []

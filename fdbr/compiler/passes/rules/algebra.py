@@ -1,4 +1,4 @@
-"""Ones, zeros, powers, and functions of themselves."""
+"""Rules for identity elements, powers, and idempotent functions."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, between, rule
 
-_MOST = 8  # the highest power that is multiplied out: its error stays below 4 ulps
+_MOST = 8  # the highest power that is expanded to products: its error stays below 4 ulps
 
 
 def _is_complex(step: Instruction) -> bool:
@@ -18,7 +18,7 @@ def _is_complex(step: Instruction) -> bool:
 
 @rule(op.MULTIPLY)
 def times_one(step: Instruction, facts: Facts) -> Found:
-    """``x * 1`` is ``x``; not of complex numbers, where infinity times 1 has a NaN."""
+    """Simplify ``x * 1`` to ``x``; not for complex numbers, where infinity times 1 has a NaN."""
     x, y = step.operands
     if _is_complex(step):
         return None
@@ -29,19 +29,19 @@ def times_one(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.SUBTRACT)
 def minus_zero(step: Instruction, facts: Facts) -> Found:
-    """``x - 0`` is ``x``; not if the zero is negative."""
+    """Simplify ``x - 0`` to ``x``, unless the zero is negative."""
     x, y = step.operands
     return Same(x) if _is_zero(facts.number(y), 1.0) else None
 
 
 def _is_zero(number: Any, sign: float) -> bool:
-    """Whether a number is the zero of a sign; integers have the positive one."""
+    """Return whether a number is the zero of a sign; integers have the positive one."""
     return number == 0 and math.copysign(1.0, number) == sign
 
 
 @rule(op.DIVIDE)
 def by_power_of_two(step: Instruction, facts: Facts) -> Found:
-    """``x / 4`` is ``x * 0.25``: both round the same number, and a product is faster."""
+    """Rewrite ``x / 4`` as ``x * 0.25``: both round the same number, and a product is faster."""
     x, y = step.operands
     kind, divisor = step.outs[0].kind, facts.number(y)
     if divisor is None or type(y) is Variable or kind.dtype.kind != "f" or kind != kind_of(x):
@@ -57,7 +57,7 @@ def by_power_of_two(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.POSITIVE)
 def plain(step: Instruction, facts: Facts) -> Found:
-    """``+x`` is ``x``: nothing is ever written to, so there is no need of a copy."""
+    """Simplify ``+x`` to ``x``: arrays in programs are not mutated, so no copy is needed."""
     return Same(step.operands[0])
 
 
@@ -66,16 +66,16 @@ def plain(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.MULTIPLY)
 def times_itself(step: Instruction, facts: Facts) -> Found:
-    """``x * x`` is the square, which reads one array."""
+    """Rewrite ``x * x`` as a square, which reads one array."""
     x, y = step.operands
     if x is not y or kind_of(x).is_number or kind_of(x).dtype.kind not in "iuf":
-        return None  # truth values have no square that is one
+        return None  # `square` is not defined for booleans
     return applied(step, op.SQUARE, x)
 
 
 @rule(op.POWER)
 def to_constant_power(step: Instruction, facts: Facts) -> Found:
-    """``x ** 2.0`` and the like are products, which take a hundredth of the time."""
+    """Rewrite constant powers such as ``x ** 2.0`` as products, which take 1 % of the time."""
     x, y = step.operands
     exponent = facts.number(y)
     return _product(step, x, exponent) if step.outs[0].kind.dtype.kind == "f" else None
@@ -83,14 +83,14 @@ def to_constant_power(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.INTEGER_POWER)
 def to_integer_power(step: Instruction, facts: Facts) -> Found:
-    """``x ** 3`` is ``square(x) * x``."""
+    """Rewrite ``x ** 3`` as ``square(x) * x``."""
     return _product(step, step.operands[0], step.params["exponent"])
 
 
 def _product(step: Instruction, x: Any, exponent: Any) -> Found:
     kind = step.outs[0].kind
     if kind != kind_of(x) or kind.is_number or kind.dtype.kind not in "iuf":
-        return None  # Python's integers have no bounds
+        return None  # Python's integers are unbounded
     if exponent == -1 and kind.dtype.kind == "f":
         return applied(step, op.RECIPROCAL, x)
     if exponent not in range(1, _MOST + 1):
@@ -109,12 +109,12 @@ def _product(step: Instruction, x: Any, exponent: Any) -> Found:
     return [*made, applied(step, last.primitive, *last.operands)]
 
 
-# --- functions of themselves --------------------------------------------------------
+# --- idempotent functions -----------------------------------------------------------
 
 
 @rule(op.MAXIMUM, op.MINIMUM)
 def of_itself(step: Instruction, facts: Facts) -> Found:
-    """The larger of ``x`` and ``x`` is ``x``."""
+    """Simplify ``maximum(x, x)`` to ``x``."""
     x, y = step.operands
     return Same(x) if x is y else None
 
@@ -128,7 +128,7 @@ def again(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.ASTYPE_INEXACT, op.ASTYPE_EXACT)
 def to_its_dtype(step: Instruction, facts: Facts) -> Found:
-    """Nothing changes from a dtype to itself, nor to a wider one and back."""
+    """Drop conversions to the same dtype, and to a wider one and back."""
     (x,) = step.operands
     kind = step.outs[0].kind
     if kind_of(x) == kind:

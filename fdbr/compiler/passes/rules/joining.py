@@ -1,4 +1,4 @@
-"""Rules for joining: simplify parts of joined arrays, and joins of parts."""
+"""Rules for concatenation: slices of concatenations, and concatenations of slices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from fdbr.core.primitive import Primitive
 
 @rule(op.CONCAT)
 def of_one(step: Instruction, facts: Facts) -> Found:
-    """One array alone is there already."""
+    """Drop the concatenation of one array."""
     return Same(step.operands[0]) if len(step.operands) == 1 else None
 
 
 @rule(op.CONCAT, op.STACK)
 def of_parts(step: Instruction, facts: Facts) -> Found:
-    """The parts of an array one after the other are the array, in another shape perhaps."""
+    """Replace the concatenation of all slices of an array by the array, possibly reshaped."""
     makers = [facts.made_by(operand, op.SLICE) for operand in step.operands]
     if makers[0] is None:
         return None
@@ -35,7 +35,7 @@ def of_parts(step: Instruction, facts: Facts) -> Found:
 
 
 def _is_all(parts: Sequence[Any], shape: Sequence[int]) -> bool:
-    """Whether parts take the places of one axis one after the other, as many each, and all."""
+    """Return whether slices cover one axis in order, with equal lengths."""
     if parts[0] is None:
         return False
     axis, first = parts[0]
@@ -52,9 +52,9 @@ def _is_all(parts: Sequence[Any], shape: Sequence[int]) -> bool:
 
 
 def _arranged(step: Instruction, x: Any, axis: int, length: int | None) -> list[Instruction]:
-    """The steps from an array to its parts along an axis joined along another.
+    """Return the steps from an array to the concatenation of its slices along another axis.
 
-    Parts have a ``length`` along it; without one they have not the axis.
+    The slices have a ``length`` along the sliced axis; if it is `None`, they lack that axis.
     """
     kind, to = kind_of(x), step.params["axis"]
     shape = kind.shape
@@ -84,7 +84,7 @@ def _arranged(step: Instruction, x: Any, axis: int, length: int | None) -> list[
 
 @rule(op.SLICE)
 def of_joined(step: Instruction, facts: Facts) -> Found:
-    """Take a slice of joined arrays from the operand that it lies in."""
+    """Rewrite a slice of a concatenation as one of the operand that contains it."""
     maker = facts.made_by(step.operands[0], op.CONCAT, op.STACK)
     kind = step.outs[0].kind
     if maker is None or (kind.is_array and not kind.shape):
@@ -104,7 +104,7 @@ def of_joined(step: Instruction, facts: Facts) -> Found:
         shape = kind_of(operand).shape
         if start <= min(first, last) and max(first, last) < start + shape[axis]:
             if kind_of(operand).dtype != kind.dtype:
-                return None  # it was brought to that of the others
+                return None  # concatenation has converted its dtype
             moved = _moved(places, start)
             axes = (*view.axes[:axis], moved, *view.axes[axis + 1 :])
             return applied(step, op.SLICE, operand, key=View(axes, view.layout).key(shape))

@@ -1,4 +1,4 @@
-"""Products of matrices that are simpler."""
+"""Rules for matrix products."""
 
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
@@ -7,9 +7,9 @@ from fdbr.compiler.passes.rules.table import Facts, Found, applied, rule
 
 @rule(op.MATMUL)
 def of_vectors(step: Instruction, facts: Facts) -> Found:
-    """Columns times rows are products of elements, which a kernel writes as fast as memory takes.
+    """Rewrite batched outer products as elementwise ones, which kernels write at memory speed.
 
-    Of few matrices the BLAS does it as well.
+    For a single matrix the BLAS is as fast.
     """
     x, y = step.operands
     kind = kind_of(x)

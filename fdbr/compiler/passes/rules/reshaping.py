@@ -1,4 +1,4 @@
-"""The same elements in another arrangement, and reductions of nothing or of repetitions."""
+"""Rules for reshapes, permutations and broadcasts, and for reductions of these."""
 
 import math
 
@@ -9,20 +9,20 @@ from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, betwee
 
 @rule(op.RESHAPE)
 def reshaped(step: Instruction, facts: Facts) -> Found:
-    """Of several shapes one after the other only the last one counts."""
+    """Simplify consecutive reshapes to the last one."""
     (x,) = step.operands
     kind = step.outs[0].kind
     if kind_of(x) == kind:
         return Same(x)
     maker = facts.made_by(x, op.RESHAPE)
     if maker is None or not (kind.shape or kind_of(maker.operands[0]).is_array):
-        return None  # a scalar in the shape () stays one, and is no array
+        return None  # reshaping a scalar to () keeps it a scalar, not an array
     return applied(step, op.RESHAPE, maker.operands[0], to=kind.shape)
 
 
 @rule(op.PERMUTE)
 def permuted(step: Instruction, facts: Facts) -> Found:
-    """Two orders of axes one after the other are one."""
+    """Merge two permutations of axes."""
     (x,) = step.operands
     axes = step.params["axes"]
     if axes == tuple(range(len(axes))):
@@ -36,7 +36,7 @@ def permuted(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.MATRIX_TRANSPOSE)
 def transposed(step: Instruction, facts: Facts) -> Found:
-    """The exchange of the last two axes is an order of axes."""
+    """Rewrite a matrix transpose as a permutation of axes."""
     rank = len(step.outs[0].kind.shape)
     axes = (*range(rank - 2), rank - 1, rank - 2)
     return applied(step, op.PERMUTE, step.operands[0], axes=axes)
@@ -53,7 +53,7 @@ def flipped(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.BROADCAST_TO)
 def repeated(step: Instruction, facts: Facts) -> Found:
-    """Repeating what was repeated, or has got axes in front for it, is done at once."""
+    """Merge consecutive broadcasts, and a broadcast after a reshape that adds leading axes."""
     (x,) = step.operands
     kind = step.outs[0].kind
     if kind_of(x) == kind:
@@ -86,7 +86,7 @@ def over_nothing(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.SUM, op.MEAN)
 def of_repetitions(step: Instruction, facts: Facts) -> Found:
-    """The sum over axes along which ``x`` was repeated is a multiple of ``x``."""
+    """Rewrite a sum over broadcast axes as a multiple of the operand."""
     maker = facts.made_by(step.operands[0], op.BROADCAST_TO)
     kind = step.outs[0].kind
     if maker is None or kind.dtype.kind not in "fc" or kind.dtype.itemsize < 4:
@@ -103,12 +103,12 @@ def of_repetitions(step: Instruction, facts: Facts) -> Found:
     if factor == 1:
         return applied(step, op.RESHAPE, x, to=kind.shape)
     if not facts.only_made_by(step.operands[0], op.BROADCAST_TO):
-        return None  # it would be one step more
+        return None  # the broadcast has other readers, so a step would be added
     middle, reshape = between(step, kind, op.RESHAPE, x, to=kind.shape)
     return [reshape, applied(step, op.MULTIPLY, middle, factor)]
 
 
 def _is_repeated(shape: tuple[int, ...], whole: tuple[int, ...], axes: tuple[int, ...]) -> bool:
-    """Whether a shape has nothing along some axes of the shape to which it broadcasts."""
+    """Return whether a shape has length 1 along some axes of the shape that it broadcasts to."""
     aligned = (1,) * (len(whole) - len(shape)) + shape
     return all(aligned[axis] == 1 for axis in axes)

@@ -1,6 +1,6 @@
-"""Negations, which sums, differences and constants take up.
+"""Rules for negations, which sums, differences and constants absorb.
 
-The sign of a zero stays: so ``-(x - y)`` is not ``y - x``, which is 0.0 where they are equal.
+The sign of zeros is preserved: so ``-(x - y)`` is not ``y - x``, which is 0.0 for equal operands.
 """
 
 from typing import Any
@@ -15,14 +15,14 @@ from fdbr.core.array_modules import lock
 
 @rule(op.NEGATIVE)
 def twice(step: Instruction, facts: Facts) -> Found:
-    """``-(-x)`` is ``x``."""
+    """Simplify ``-(-x)`` to ``x``."""
     maker = facts.made_by(step.operands[0], op.NEGATIVE)
     return Same(maker.operands[0]) if maker else None
 
 
 @rule(op.MULTIPLY)
 def by_minus_one(step: Instruction, facts: Facts) -> Found:
-    """``x * -1`` is ``-x``; not of complex numbers, where infinity times -1 has a NaN."""
+    """Rewrite ``x * -1`` as ``-x``; not for complex numbers: infinity times -1 has a NaN."""
     for x, y in (step.operands, step.operands[::-1]):
         kind = kind_of(x)
         if facts.number(y) == -1 and kind == step.outs[0].kind and kind.dtype.kind in "if":
@@ -32,7 +32,7 @@ def by_minus_one(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.ADD)
 def plus_negative(step: Instruction, facts: Facts) -> Found:
-    """``x + (-y)`` is ``x - y``."""
+    """Rewrite ``x + (-y)`` as ``x - y``."""
     for x, y in (step.operands, step.operands[::-1]):
         taken = _taken(step, facts, y)
         if taken is not None:
@@ -42,25 +42,25 @@ def plus_negative(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.SUBTRACT)
 def minus_negative(step: Instruction, facts: Facts) -> Found:
-    """``x - (-y)`` is ``x + y``."""
+    """Rewrite ``x - (-y)`` as ``x + y``."""
     x, y = step.operands
     taken = _taken(step, facts, y)
     return None if taken is None else applied(step, op.ADD, x, taken)
 
 
 def _taken(step: Instruction, facts: Facts, operand: Any) -> Any:
-    """The negated operand, if the negation may be absorbed."""
+    """Return the negated operand, if the negation may be absorbed."""
     maker = facts.only_made_by(operand, op.NEGATIVE)
     if maker is None:
         return None
-    # A narrower integer may be its own negation, and an unsigned one has none of its width.
+    # The most negative narrow integer equals its negation, and unsigned ones wrap around.
     mine = operand.kind.dtype
     return maker.operands[0] if mine.kind in "fc" or mine == step.outs[0].kind.dtype else None
 
 
 @rule(op.MULTIPLY, op.DIVIDE)
 def of_negatives(step: Instruction, facts: Facts) -> Found:
-    """``-x * -y`` is ``x * y``, and ``-x * 2`` is ``x * -2``."""
+    """Rewrite ``-x * -y`` as ``x * y``, and ``-x * 2`` as ``x * -2``."""
     if step.outs[0].kind.dtype.kind != "f":
         return None
     makers = [facts.only_made_by(operand, op.NEGATIVE) for operand in step.operands]
@@ -78,7 +78,7 @@ def of_negatives(step: Instruction, facts: Facts) -> Found:
 
 
 def _negated(constant: Any) -> Any:
-    """A constant with the other sign, where every one has one."""
+    """Return a constant with the other sign; `None` if its dtype has no signs."""
     if type(constant) is Variable:
         return None
     if type(constant) in (int, float):

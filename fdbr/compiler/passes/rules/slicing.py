@@ -1,4 +1,4 @@
-"""Parts of parts, and of what was put together from parts."""
+"""Rules for slices of slices, and of arrays that were written slice by slice."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, rule
 from fdbr.compiler.passes.rules.views import View, view_of
 from fdbr.core.array_modules import lock
 
-_LARGE = 1 << 20  # bytes from which on zeros are made when the program runs
+_LARGE = 1 << 20  # bytes from which on zeros are made at run time instead of stored as constants
 
 
 def _taken(step: Instruction) -> View | None:
-    """The view that a slice takes, if a key without an ellipsis gives a result of the same kind."""
+    """Return the view that a slice takes; `None` if a composed key would give a scalar instead."""
     kind = step.outs[0].kind
     if kind.is_array and not kind.shape:
         return None
@@ -21,7 +21,7 @@ def _taken(step: Instruction) -> View | None:
 
 @rule(op.SLICE)
 def everything(step: Instruction, facts: Facts) -> Found:
-    """Replace a slice of all elements in their order by a reshape."""
+    """Replace a slice of all elements in order by a reshape."""
     (x,) = step.operands
     kind = step.outs[0].kind
     if not kind.is_array or kind_of(x).size != kind.size:
@@ -33,7 +33,7 @@ def everything(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.UNSLICE)
 def everywhere(step: Instruction, facts: Facts) -> Found:
-    """Replace writing to all places of zeros by the written values."""
+    """Replace writing to all elements of zeros by the written values."""
     (x,) = step.operands
     shape = step.params["shape"]
     if not kind_of(x).is_array or not _is_whole(shape, step.params["key"]):
@@ -51,7 +51,7 @@ def _is_whole(shape: tuple[int, ...], key: Any) -> bool:
 
 @rule(op.SLICE)
 def of_slice(step: Instruction, facts: Facts) -> Found:
-    """A part of a part is a part of the whole."""
+    """Merge a slice of a slice into one slice."""
     maker = facts.made_by(step.operands[0], op.SLICE)
     if maker is None or _taken(step) is None:
         return None
@@ -63,7 +63,7 @@ def of_slice(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.UNSLICE)
 def of_unslice(step: Instruction, facts: Facts) -> Found:
-    """A part that is put in a part is put in the whole."""
+    """Merge an embedding into zeros that is embedded into zeros again."""
     maker = facts.made_by(step.operands[0], op.UNSLICE)
     if maker is None:
         return None
@@ -77,7 +77,7 @@ def of_unslice(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.SLICE)
 def of_embedded(step: Instruction, facts: Facts) -> Found:
-    """Take a slice of a part among zeros from the part, or replace it by zeros."""
+    """Take a slice of an embedded array from the array, or replace it by zeros."""
     maker = facts.made_by(step.operands[0], op.UNSLICE, op.PAD_ZEROS)
     view = _taken(step) if maker else None
     if maker is None or view is None or None in view.layout:
@@ -97,7 +97,7 @@ def of_embedded(step: Instruction, facts: Facts) -> Found:
 
 
 def _embedding(maker: Instruction) -> View | None:
-    """The part of a result to which an operand is written, with zeros around it."""
+    """Return the part of a result that an operand fills; the rest is zeros."""
     if maker.primitive is op.UNSLICE:
         return view_of(maker.params["shape"], maker.params["key"])
     lengths = kind_of(maker.operands[0]).shape
@@ -110,8 +110,8 @@ _UNKNOWN: list[Any] = [...]
 
 
 def _within(mine: Any, theirs: Any) -> list[Any]:
-    """The part of a key that takes places on an axis, of what lies at other places of it."""
-    if type(theirs) is int:  # on this axis it has no length
+    """Return the part of a key for one axis, relative to the embedded part of that axis."""
+    if type(theirs) is int:  # the embedded array lacks this axis
         if type(mine) is int:
             return []
         return [None] if list(mine) == [theirs] else _UNKNOWN
@@ -130,7 +130,7 @@ def _within(mine: Any, theirs: Any) -> list[Any]:
 
 
 def _is_apart(mine: Any, theirs: Any) -> bool:
-    """Whether places on an axis are none of other places."""
+    """Return whether two sets of indices on an axis are disjoint."""
     if type(mine) is int and type(theirs) is int:
         return mine != theirs
     if type(mine) is int or type(theirs) is int:

@@ -1,8 +1,8 @@
-"""The table of rules, and what a rule can know of a program.
+"""The table of rewrite rules, and what a rule can know about a program.
 
-A rule is a function ``rule(step, facts)``.  It gives `None` where it does not apply; else what
-stands for the step: `Same` as an operand that there is already; an instruction with the step's
-outputs; or several, of which the last one has them.
+A rule is a function ``rule(step, facts)``.  It returns `None` if it does not match; otherwise the
+replacement of the step: `Same` for an existing operand, an instruction with the step's outputs, or
+several instructions, the last of which has the step's outputs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +20,9 @@ __all__ = ["Facts", "Rule", "Same", "applied", "between", "instead", "rule", "ru
 
 @attrs.frozen(slots=True)
 class Same:
-    """The replacement of a step: an operand with the same value.
+    """The replacement of a step by an operand with the same value.
 
-    It is taken only if its kind is the step's too.
+    It is used only if the operand has the aval of the step's result.
     """
 
     operand: Any
@@ -31,11 +31,11 @@ class Same:
 Found = Same | Instruction | Sequence[Instruction] | None
 Rule = Callable[[Instruction, "Facts"], Found]
 
-_rules: dict[Any, list[Rule]] = {}  # by primitives, and by the names of their kinds
+_rules: dict[Any, list[Rule]] = {}  # by primitives, and by names of declaration kinds
 
 
 def rule(*primitives: Primitive, kind: str = "") -> Callable[[Rule], Rule]:
-    """Enter a rule for primitives, or for all of a kind."""
+    """Register a rule for primitives, or for all primitives of a declaration kind."""
 
     def enter(function: Rule) -> Rule:
         for key in (*primitives, kind) if kind else primitives:
@@ -46,38 +46,38 @@ def rule(*primitives: Primitive, kind: str = "") -> Callable[[Rule], Rule]:
 
 
 def rules_for(primitive: Primitive) -> list[Rule]:
-    """The rules for a primitive, in the order in which they are tried."""
+    """Return the rules for a primitive, in the order in which they are tried."""
     return [*_rules.get(primitive, ()), *_rules.get(primitive.kind, ())]
 
 
 def applied(step: Instruction, primitive: Primitive, *operands: Any, **params: Any) -> Instruction:
-    """The application of a primitive whose result is the step's."""
+    """Return an instruction that computes the step's result by another primitive."""
     return Instruction(primitive, operands, params, step.outs, False, step.remat)
 
 
 def instead(step: Instruction, *operands: Any) -> Instruction:
-    """The step with other operands."""
+    """Return the step with other operands."""
     return Instruction(step.primitive, operands, step.params, step.outs, step.several, step.remat)
 
 
 def between(
     step: Instruction, kind: Kind, primitive: Primitive, *operands: Any, **params: Any
 ) -> tuple[Variable, Instruction]:
-    """A new variable, and the instruction that makes it for the step."""
+    """Return a new variable, and the instruction that defines it, for an intermediate result."""
     variable = Variable(kind)
     made = Instruction(primitive, operands, params, (variable,), False, step.remat)
     return variable, made
 
 
 class Facts:
-    """The facts that rules can ask for: how variables are made, and the values of constants.
+    """Facts that rules can look up: the definitions of variables, and the values of constants.
 
     Attributes
     ----------
     makers
-        The instruction by which each variable is made.
+        The instruction that defines each variable.
     waits
-        Whether a rule did not apply only because somebody else read an operand.
+        Whether a rule did not match only because an operand has other readers.
     """
 
     __slots__ = ("_elements", "_reads", "makers", "waits")
@@ -89,14 +89,14 @@ class Facts:
         self._elements: dict[int, tuple[Any, Any]] = {}
 
     def made_by(self, operand: Any, *primitives: Primitive) -> Instruction | None:
-        """The instruction that made an operand, if it applies one of these primitives."""
+        """Return the instruction that defines an operand, if it applies one of the primitives."""
         if type(operand) is not Variable:
             return None
         maker = self.makers.get(operand)
         return maker if maker is not None and maker.primitive in primitives else None
 
     def only_made_by(self, operand: Any, *primitives: Primitive) -> Instruction | None:
-        """`made_by`, if nobody else reads the operand: its instruction will be of no more use."""
+        """Return `made_by` if the operand has no other readers, so that it becomes unused."""
         maker = self.made_by(operand, *primitives)
         if maker is None or self._reads.get(operand) == 1:
             return maker
@@ -104,9 +104,9 @@ class Facts:
         return None
 
     def element(self, operand: Any) -> Any:
-        """The element that is all elements of a constant, as a scalar of its dtype.
+        """Return the element that all elements of a constant equal, as a scalar of its dtype.
 
-        It is a number for a constant that is one, and `None` if there is no such element.
+        It is a Python number for a constant that is one, and `None` if elements differ.
         """
         kind = type(operand)
         if kind is Variable:
@@ -115,12 +115,12 @@ class Facts:
         if kind is not np.ndarray:
             return operand if kind in _NUMBERS or isinstance(operand, np.generic) else None
         known = self._elements.get(id(operand))
-        if known is None:  # the array is kept, too: another one would have its number after it
+        if known is None:  # stores the operand too, so that its id is not reused
             known = self._elements[id(operand)] = operand, _common_element(operand)
         return known[1]
 
     def number(self, operand: Any) -> Any:
-        """The element as a number of Python, if there is one and it is real."""
+        """Return the common element as a Python number, if there is one and it is real."""
         element = self.element(operand)
         if element is None or type(element) in (bool, int, float):
             return element
@@ -139,14 +139,14 @@ def _filling(maker: Instruction) -> Any:
 
 
 def _common_element(array: Any) -> Any:
-    """The element that all elements of an array are, to the bit."""
+    """Return the element that all elements of an array equal bitwise; else `None`."""
     if array.size == 0 or array.dtype.kind not in "biufc":
         return None
     first = array[(0,) * array.ndim]
     if not any(array.strides) or array.size == 1:
         return first
     if array.dtype.kind == "c":
-        return None  # there are more kinds of zero
+        return None  # the signs of both parts of zeros would have to be compared
     if array[(-1,) * array.ndim] != first or not (array == first).all():
         return None
     if first == 0 and array.dtype.kind == "f" and (np.signbit(array) != np.signbit(first)).any():

@@ -1,4 +1,4 @@
-"""Constants whose elements are all equal, and choices that are made beforehand."""
+"""Rules for constants with equal elements, and for selections with a constant condition."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, instead, rule
 from fdbr.core.array_modules import lock
 
-_LARGE = 1 << 20  # bytes from which on an array is made when the program runs
+_LARGE = 1 << 20  # bytes from which on an array is made at run time instead of stored as constant
 
 
 @rule(op.WHERE, kind="elementwise")
 def of_one_number(step: Instruction, facts: Facts) -> Found:
-    """A constant with one number as all elements is that number, in an array of no dimension.
+    """Replace a constant with equal elements by an array without axes, if the shape stays.
 
-    So is a variable that is a broadcast one: it broadcasts by itself.
+    A broadcast variable is replaced by its operand in the same way.
     """
     kind = step.outs[0].kind
     if not kind.shape or not kind.is_array:
@@ -45,7 +45,7 @@ class _Smaller:
 
 
 def _smaller(operand: Any, facts: Facts) -> _Smaller | None:
-    """The smaller value that broadcasts to an operand."""
+    """Return a smaller value that broadcasts to an operand; `None` if there is none."""
     maker = facts.made_by(operand, op.BROADCAST_TO)
     if maker is not None:
         return _Smaller(maker.operands[0])
@@ -64,7 +64,7 @@ def filled(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.WHERE)
 def decided(step: Instruction, facts: Facts) -> Found:
-    """A choice by a condition that is the same everywhere is what it chooses."""
+    """Simplify ``where(constant, a, b)`` to ``a`` or ``b``."""
     condition, x, y = step.operands
     element = facts.element(condition)
     if element is None:
@@ -83,6 +83,6 @@ def decided(step: Instruction, facts: Facts) -> Found:
 
 @rule(op.WHERE)
 def between_equals(step: Instruction, facts: Facts) -> Found:
-    """A choice between ``x`` and ``x`` is ``x``."""
+    """Simplify ``where(condition, x, x)`` to ``x``."""
     _, x, y = step.operands
     return Same(x) if x is y else None

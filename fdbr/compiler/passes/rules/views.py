@@ -1,4 +1,4 @@
-"""Keys of slices, integers and new axes, as values that can be put one after the other."""
+"""Keys of slices, integers and new axes as views, which can be composed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,9 +17,9 @@ class View:
     Attributes
     ----------
     axes
-        For each axis of the array, the one place on it, or a range of places.
+        For each axis of the array, one index, or a range of indices.
     layout
-        For each axis of the result, the axis of the array that it is; `None` if it is new.
+        For each axis of the result, the axis of the array that it is; `None` for a new axis.
     """
 
     axes: tuple[Axis, ...]
@@ -27,19 +27,19 @@ class View:
 
     @property
     def first(self) -> tuple[int, ...]:
-        """On each axis of the array, the first place."""
+        """The first index on each axis of the array."""
         return tuple(axis if isinstance(axis, int) else axis.start for axis in self.axes)
 
     @property
     def form(self) -> Any:
-        """The common part of two keys that take parts of one form, wherever these begin."""
+        """A value that is equal for two views of the same form, wherever they begin."""
         extents = tuple(
             None if isinstance(axis, int) else (len(axis), axis.step) for axis in self.axes
         )
         return self.layout, extents
 
     def then(self, key: Any) -> "View | None":
-        """Compose with a key of the result; `None` where no single key can express it."""
+        """Compose with a key of the result; return `None` if no single key can express it."""
         parts = _parts(key, len(self.layout))
         if parts is None:
             return None
@@ -61,14 +61,14 @@ class View:
         return View(tuple(axes), tuple(layout))
 
     def key(self, shape: Sequence[int]) -> tuple[Any, ...]:
-        """The key by which it is taken of an array of a shape."""
+        """Return the key that takes this view from an array of a shape."""
         parts: list[Any] = []
         axis = 0
         for place in (*self.layout, len(shape)):
             if place is None:
                 parts.append(None)
                 continue
-            parts += self.axes[axis:place]  # places
+            parts += self.axes[axis:place]  # integers
             if place < len(shape):
                 parts.append(_slice(self.axes[place], shape[place]))  # type: ignore[arg-type]
             axis = place + 1
@@ -76,13 +76,13 @@ class View:
 
 
 def view_of(shape: Sequence[int], key: Any) -> View | None:
-    """The view that a key of slices and integers takes of an array; `None` for other keys."""
+    """Return the view that a key of slices and integers takes; `None` for other keys."""
     whole = View(tuple(map(range, shape)), tuple(range(len(shape))))
     return whole.then(key)
 
 
 def full_key(shape: Sequence[int], key: Any) -> tuple[Any, ...]:
-    """A key without an ellipsis, that takes the same."""
+    """Return an equivalent key without an ellipsis."""
     parts = key if type(key) is tuple else (key,)
     if ... not in parts:
         return parts
@@ -92,9 +92,9 @@ def full_key(shape: Sequence[int], key: Any) -> tuple[Any, ...]:
 
 
 def part_of(shape: Sequence[int], key: Any) -> tuple[int, Axis] | None:
-    """The axis on which a key takes one place, or a run of places, and which.
+    """Return the only axis that a key restricts, and its index or contiguous range.
 
-    It is `None` for a key that does not take everything along all other axes.
+    The result is `None` if the key restricts other axes, too.
     """
     view = view_of(shape, key)
     if view is None or None in view.layout:
@@ -107,7 +107,7 @@ def part_of(shape: Sequence[int], key: Any) -> tuple[int, Axis] | None:
 
 
 def _parts(key: Any, rank: int) -> list[Any] | None:
-    """The parts of a key, one for each axis of an array, and those that make new ones."""
+    """Return the parts of a key: one for each axis of an array, and those for new axes."""
     parts = list(key) if type(key) is tuple else [key]
     if not all(part is None or part is ... or type(part) in (slice, int) for part in parts):
         return None
@@ -118,7 +118,7 @@ def _parts(key: Any, rank: int) -> list[Any] | None:
 
 
 def _slice(places: range, length: int) -> slice:
-    """The slice that takes a range of places of an axis."""
+    """Return the slice that takes a range of indices from an axis."""
     if places == range(length):
         return slice(None)
     if not places:

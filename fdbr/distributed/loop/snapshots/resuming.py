@@ -17,6 +17,7 @@ from fdbr.distributed.loop.snapshots.files import Part
 from fdbr.distributed.loop.snapshots.keeping import kept_by_rank, kept_for
 from fdbr.distributed.loop.snapshots.writing import raised_by
 from fdbr.distributed.objects import all_gather_object, broadcast_object
+from fdbr.errors.public import public
 from fdbr.train.loop.positions import Position
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.folder import newest_first
@@ -33,6 +34,7 @@ Offer = tuple[str, Any]
 """Rank 0 says: ``none``, an ``error``, a report that is ``whole``, or one in ``parts``."""
 
 
+@public("fdbr.distributed")
 def resume(folder: str | Path, like: Any, comm: Communicator) -> Report | None:
     """The report of the newest complete snapshot in a folder, the same one on all ranks.
 

@@ -8,6 +8,7 @@ from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.loop.snapshots.writing import Group
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.train.loop.interrupts import Terminated
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.folder import Retention
@@ -21,6 +22,7 @@ __all__ = ["snapshot"]
 _NAME = "fdbr.distributed.snapshot"
 
 
+@public("fdbr.distributed")
 def snapshot(
     folder: str | Path,
     comm: Communicator,

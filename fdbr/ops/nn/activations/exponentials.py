@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import Array, array_module
+from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.declare import elementwise, opaque, shifted
 from fdbr.ops.declare.large import along_rows, by_rows
@@ -96,6 +97,7 @@ def _softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     return weights
 
 
+@public("fdbr.ops")
 @in_single
 def softmax(
     x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
@@ -149,6 +151,7 @@ def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     return shifted
 
 
+@public("fdbr.ops")
 @in_single
 def log_softmax(
     x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
@@ -216,6 +219,7 @@ def _logsumexp_of_rows(axes: tuple[int, ...], x: Any) -> Any:
     return xp.where(empty, xp.full_like(out, -inf), out)
 
 
+@public("fdbr.ops")
 @in_single
 def logsumexp(
     x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.declare import constant, elementwise, shifted
 from fdbr.ops.dtypes import astype, in_single, is_number, is_traced
@@ -41,6 +42,7 @@ def _gated(xp: Any, x: Array, gate: Array) -> Array:
     return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
 
 
+@public("fdbr.ops")
 def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
     """One half of an axis times the `sigmoid` of the other.
 
@@ -74,6 +76,7 @@ def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
     return _gated(x[(*before, slice(None, half))], x[(*before, slice(half, None))])
 
 
+@public("fdbr.ops")
 def crelu(x: Array, /, *, axis: int = 1) -> Any:
     """The positive and the negative parts, concatenated: ``concat([relu(x), relu(-x)])``.
 
@@ -98,6 +101,7 @@ def crelu(x: Array, /, *, axis: int = 1) -> Any:
     return concat([relu(x), relu(-x)], axis=position)
 
 
+@public("fdbr.ops")
 def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
     """The maximum of each group of ``pool_size`` neighbours along an axis.
 
@@ -135,6 +139,7 @@ def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
     return max(reshape(x, shape), axis=position + 1)
 
 
+@public("fdbr.ops")
 def softmin(
     x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
 ) -> Any:
@@ -155,6 +160,7 @@ def softmin(
     return softmax(-floating(x), axis=either_axis("softmin", axis, dim))
 
 
+@public("fdbr.ops")
 @in_single
 def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
     """The probabilities nearest to ``x`` in Euclidean distance; small elements have probability 0.
@@ -232,6 +238,7 @@ def parametric_relu(xp: Any, x: Array, weight: Array) -> Array:
     return clipped(xp, x, 0, math.inf) + weight * clipped(xp, x, -math.inf, 0)
 
 
+@public("fdbr.ops")
 def prelu(x: Array, weight: Array, /) -> Any:
     """``x`` where it is positive and ``weight * x`` elsewhere; its derivative at 0 is ``weight``.
 
@@ -279,6 +286,7 @@ def _swish(xp: Any, x: Array, beta: Array) -> Array:
     return x * (sigmoid(argument) if is_traced(argument) else sigmoid.primitive.value(xp, argument))
 
 
+@public("fdbr.ops")
 @in_single
 def swish(x: Array, beta: Array = 1.0, /) -> Any:
     """``x * sigmoid(beta * x)``; with ``beta = 1`` it is `silu`.
@@ -321,6 +329,7 @@ def _squareplus(xp: Any, x: Array, root: Array) -> Array:
     return xp.where(x > 0, half, 0.25 * root * root / half)
 
 
+@public("fdbr.ops")
 @in_single
 def squareplus(x: Array, b: Array = 4.0, /) -> Any:
     """``(x + sqrt(x**2 + b)) / 2``, similar to `softplus`, without exponentials.

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr.backends.cpu.codegen.math.normal import TAIL, TAIL_RATE
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum
@@ -55,6 +56,7 @@ def _hard_limits(xp: Any, x: Array, *, low: float, high: float) -> Array:
     return clipped(xp, x, low, high)
 
 
+@public("fdbr.ops")
 def relu6(x: Array, /) -> Any:
     """``min(max(x, 0), 6)``; its derivative at both bounds is taken as 0.
 
@@ -65,6 +67,7 @@ def relu6(x: Array, /) -> Any:
     return _hard_limits(x, low=0, high=6)
 
 
+@public("fdbr.ops")
 def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     """``min(max(x, min_val), max_val)``; its derivative at both bounds is taken as 0.
 
@@ -85,6 +88,7 @@ def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     return _hard_limits(x, low=low, high=high)
 
 
+@public("fdbr.ops")
 def clipped_relu(x: Array, /, z: float = 20.0) -> Any:
     """``min(max(x, 0), z)``; its derivative at both bounds is taken as 0.
 
@@ -111,6 +115,7 @@ def _leaky_relu(xp: Any, x: Array, *, slope: float) -> Array:
     return xp.maximum(x, 0) + slope * xp.minimum(x, 0)
 
 
+@public("fdbr.ops")
 def leaky_relu(x: Array, /, negative_slope: float = 0.01, *, slope: float | None = None) -> Any:
     """``x`` where it is positive and ``negative_slope * x`` elsewhere.
 
@@ -150,6 +155,7 @@ def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Arra
     return (positive if above == 1 else above * positive) + below
 
 
+@public("fdbr.ops")
 @in_single
 def elu(x: Array, /, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x) - 1)`` elsewhere.
@@ -164,6 +170,7 @@ def elu(x: Array, /, alpha: float = 1.0) -> Any:
     return _elu(x, above=1.0, scale=float(alpha), alpha=1.0)
 
 
+@public("fdbr.ops")
 @in_single
 def celu(x: Array, /, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x / alpha) - 1)`` elsewhere.
@@ -177,6 +184,7 @@ def celu(x: Array, /, alpha: float = 1.0) -> Any:
     return _elu(x, above=1.0, scale=float(alpha), alpha=float(alpha))
 
 
+@public("fdbr.ops")
 @in_single
 def selu(x: Array, /) -> Any:
     """A scaled `elu` that preserves mean 0 and variance 1 of activations.
@@ -194,6 +202,7 @@ def selu(x: Array, /) -> Any:
 # --- smooth -------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> Any:
     """``log(1 + exp(beta * x)) / beta``, without overflow.
@@ -355,6 +364,7 @@ def _gelu_tanh(xp: Any, x: Array) -> Array:
     return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
 
 
+@public("fdbr.ops")
 @in_single
 def gelu(x: Array, /, *, approximate: bool | str = False) -> Any:
     """``x * ndtr(x)``, with the cumulative distribution function of the normal distribution.
@@ -408,6 +418,7 @@ def _mish(xp: Any, x: Array) -> Array:
     return x * (numerator / (2 + numerator))
 
 
+@public("fdbr.ops")
 @in_single
 def mish(x: Array, /) -> Any:
     """``x * tanh(softplus(x))``: Misra, arXiv:1908.08681.

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from fdbr.core.array_modules import Array
+from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import astype, in_single, is_complex, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, square
@@ -37,6 +38,7 @@ def _hard_sigmoid(xp: Any, x: Array, *, slope: float) -> Array:
     return clipped(xp, x * slope + 0.5, 0, 1)
 
 
+@public("fdbr.ops")
 @in_single
 def hard_sigmoid(x: Array, /, *, slope: float = 1 / 6) -> Any:
     """A piecewise linear `sigmoid`, ``min(max(slope * x + 1/2, 0), 1)``.
@@ -68,6 +70,7 @@ def _hard_swish(xp: Any, x: Array) -> Array:
     return x * clipped(xp, x * (1 / 6) + 0.5, 0, 1)
 
 
+@public("fdbr.ops")
 @in_single
 def hard_swish(x: Array, /) -> Any:
     """``x * hard_sigmoid(x)``.
@@ -82,6 +85,7 @@ def hard_swish(x: Array, /) -> Any:
     return _hard_swish(x)
 
 
+@public("fdbr.ops")
 def hard_silu(x: Array, /) -> Any:
     """Another name of `hard_swish`, as in JAX.
 
@@ -100,6 +104,7 @@ def _hard_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
     return xp.where(xp.abs(x) <= lambd, xp.zeros_like(x), x)  # NaN stays
 
 
+@public("fdbr.ops")
 @in_single
 def hard_shrink(x: Array, /, lambd: float = 0.5) -> Any:
     """``x`` where ``abs(x) > lambd``, and 0 elsewhere.
@@ -122,6 +127,7 @@ def _soft_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
     return x - clipped(xp, x, -lambd, lambd)
 
 
+@public("fdbr.ops")
 @in_single
 def soft_shrink(x: Array, /, lambd: float = 0.5) -> Any:
     """``sign(x) * max(abs(x) - lambd, 0)``, the proximal operator of ``lambd * abs(x)``.
@@ -155,6 +161,7 @@ def _tanh_shrink(xp: Any, x: Array) -> Array:
     return xp.where(xp.abs(x) < _SHRUNK_END, series, x - xp.tanh(x))
 
 
+@public("fdbr.ops")
 @in_single
 def tanh_shrink(x: Array, /) -> Any:
     """``x - tanh(x)``, without cancellation near 0.
@@ -166,6 +173,7 @@ def tanh_shrink(x: Array, /) -> Any:
     return x - tanh(x) if is_complex(x) else _tanh_shrink(x)
 
 
+@public("fdbr.ops")
 @in_single
 def threshold(x: Array, /, threshold: float, value: float) -> Any:
     """``x`` where it is larger than ``threshold``, and ``value`` elsewhere; NaN stays.
@@ -186,6 +194,7 @@ def _sparse_plus(xp: Any, x: Array) -> Array:
     return (middle + 1) * (middle + 1) * 0.25 + (clipped(xp, x, 1, math.inf) - 1)
 
 
+@public("fdbr.ops")
 @in_single
 def sparse_plus(x: Array, /) -> Any:
     """0 up to -1, ``x`` from 1 on, and ``(x + 1)**2 / 4`` between; as in JAX.
@@ -200,6 +209,7 @@ def sparse_plus(x: Array, /) -> Any:
     return _sparse_plus(x)
 
 
+@public("fdbr.ops")
 def sparse_sigmoid(x: Array, /) -> Any:
     """``min(max((x + 1) / 2, 0), 1)``, as in JAX: `sparsemax` of ``(x, 0)``.
 

@@ -5,6 +5,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.positions import checked_index
@@ -15,6 +16,7 @@ from fdbr.ops.shape.manipulation import reshape
 __all__ = ["embed"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 def embed(
     weight: Array,

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.trigonometric import cos, sin
@@ -16,6 +17,7 @@ __all__ = ["alibi_bias", "rotary_embedding", "sinusoidal_embedding"]
 _MOST_HEADS = 1 << 16  # bounds the list of slopes of `alibi_bias`
 
 
+@public("fdbr.ops")
 @where_it_lies
 def sinusoidal_embedding(
     positions: Array, width: int, *, base: float = 10_000.0, interleaved: bool = True
@@ -60,6 +62,7 @@ def sinusoidal_embedding(
     return concat([sin(angles), cos(angles)], axis=-1)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def rotary_embedding(
     x: Array,
@@ -135,6 +138,7 @@ def rotary_embedding(
     return rotated if count == features else concat([rotated, x[..., count:]], axis=-1)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def alibi_bias(positions: Array, heads: int, others: Array = None) -> Any:
     """Attention biases that decrease linearly with distance, with a different slope for each head.

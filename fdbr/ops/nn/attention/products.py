@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, integer, integers
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.elementwise.comparison import where
@@ -27,6 +28,7 @@ _MANY = 1 << 25
 _NAME = "fdbr.ops.scaled_dot_product_attention"
 
 
+@public("fdbr.ops")
 @where_it_lies
 def scaled_dot_product_attention(
     query: Array,

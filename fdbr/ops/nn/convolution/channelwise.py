@@ -7,6 +7,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.nn.convolution.products import conv
 from fdbr.ops.nn.windows import check_spatial, per_axis
 from fdbr.ops.shape.creation import asarray
@@ -16,6 +17,7 @@ from fdbr.ops.shape.padding import pad
 __all__ = ["depthwise_conv", "shift"]
 
 
+@public("fdbr.ops")
 def depthwise_conv(
     x: Array,
     weight: Array,
@@ -78,6 +80,7 @@ def depthwise_conv(
     return conv(x, weight, bias, groups=channels, cover_all=cover_all, **settings)
 
 
+@public("fdbr.ops")
 def shift(
     x: Array,
     kernel_size: int | Sequence[int] = 3,

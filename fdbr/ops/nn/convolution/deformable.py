@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import floor
 from fdbr.ops.elementwise.comparison import where
@@ -21,6 +22,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["deform_conv"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def deform_conv(

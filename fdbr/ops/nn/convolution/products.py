@@ -10,6 +10,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array, array_module
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear, opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.declare.unbroadcast import accumulate
@@ -177,6 +178,7 @@ def _conv_kernel(xp: Any, x: Array, y: Array, *, geometry: Geometry, groups: int
 # --- public functions -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def conv(
     x: Array,
     weight: Array,
@@ -247,6 +249,7 @@ def conv(
     return out if has_batch else reshape(out, out.shape[1:])
 
 
+@public("fdbr.ops")
 def conv_transpose(
     x: Array,
     weight: Array,

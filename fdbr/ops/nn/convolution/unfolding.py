@@ -7,6 +7,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import linear
 from fdbr.ops.nn.windows import Geometry, Sizes, check_spatial, check_windows, geometry_of, per_axis
 from fdbr.ops.products import einsum
@@ -68,6 +69,7 @@ def _fold_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Arra
 # --- public functions -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def unfold(
     x: Array,
     kernel_size: int | Sequence[int],
@@ -131,6 +133,7 @@ def unfold(
     return reshape(columns, (*shape, math.prod(counts)) if flatten else (*shape, *counts))
 
 
+@public("fdbr.ops")
 def fold(
     x: Array,
     output_size: int | Sequence[int],
@@ -192,6 +195,7 @@ def fold(
     return _fold_windows(reshape(x, (*lead, *kernel, *counts)), geometry=geometry, size=size)
 
 
+@public("fdbr.ops")
 def local_conv(
     x: Array,
     weight: Array,

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import maximum
@@ -52,6 +53,7 @@ def _weight_of(name: str, argument: str, weight: Any, x: Any) -> Any:
         ) from None
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def binary_cross_entropy(
@@ -102,6 +104,7 @@ def binary_cross_entropy(
     return reduce_losses(losses, reduction)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def binary_cross_entropy_with_logits(
@@ -154,6 +157,7 @@ def binary_cross_entropy_with_logits(
     return reduce_losses(losses, reduction)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def sigmoid_cross_entropy(
@@ -217,6 +221,7 @@ def sigmoid_cross_entropy(
     return mean(losses) if counted is None else counted_mean(losses, counted)
 
 
+@public("fdbr.ops")
 @in_single
 def sigmoid_focal_loss(
     x: Array, y: Array, /, *, alpha: float = 0.25, gamma: float = 2.0, reduction: str = "none"
@@ -271,6 +276,7 @@ def sigmoid_focal_loss(
 # --- several labels -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def soft_margin_loss(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
@@ -303,6 +309,7 @@ def soft_margin_loss(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
     return reduce_losses(softplus(-y * x), reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def multilabel_soft_margin_loss(
     x: Array, y: Array, /, *, weight: Array | None = None, reduction: str = "mean"

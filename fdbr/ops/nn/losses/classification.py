@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import in_single
@@ -31,6 +32,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["cross_entropy", "hinge", "nll_loss", "softmax_cross_entropy"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def softmax_cross_entropy(
@@ -112,6 +114,7 @@ def softmax_cross_entropy(
     )
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def cross_entropy(
@@ -173,6 +176,7 @@ def cross_entropy(
     )
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def nll_loss(
@@ -233,6 +237,7 @@ def nll_loss(
     )
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def hinge(x: Array, labels: Array, /, *, norm: str = "L1", reduction: str = "mean") -> Array:

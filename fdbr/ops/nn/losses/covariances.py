@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import maximum
@@ -39,6 +40,7 @@ def _half_squares(covariance: Any, reduction: str) -> Any:
     return covariance if reduction == "none" else 0.5 * sum(covariance * covariance)
 
 
+@public("fdbr.ops")
 @in_single
 def cross_covariance(x: Array, y: Array, /, *, reduction: str = "half_squared_sum") -> Any:
     """Half the sum of squares of the covariances between two sets of features.
@@ -70,6 +72,7 @@ def cross_covariance(x: Array, y: Array, /, *, reduction: str = "half_squared_su
     return _half_squares(matrix_transpose(x) @ y / x.shape[0], reduction)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
@@ -105,6 +108,7 @@ def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
     return _half_squares(where(diagonal, 0, covariance), reduction)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def discriminative_margin_based_clustering_loss(

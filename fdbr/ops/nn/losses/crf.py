@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.comparison import where
@@ -23,6 +24,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["argmax_crf1d", "crf1d"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def crf1d(
@@ -97,6 +99,7 @@ def crf1d(
     return losses[0] if single and reduction == "none" else reduce_losses(losses, reduction)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def argmax_crf1d(transitions: Array, scores: Any, /, lengths: Any = None) -> tuple[Any, Any]:

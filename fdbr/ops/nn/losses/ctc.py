@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single, is_short
 from fdbr.ops.elementwise.arithmetic import clip, maximum
@@ -23,6 +24,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["ctc_loss"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def ctc_loss(

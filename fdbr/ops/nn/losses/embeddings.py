@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
@@ -51,6 +52,7 @@ def _rows(name: str, least: int = 1, **operands: Any) -> list[Any]:
 # --- distances ----------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def cosine_similarity(
     x: Array,
@@ -109,6 +111,7 @@ def _distance(x: Any, y: Any, p: float, eps: float, keepdims: bool = False) -> A
     return vector_norm(x - y + eps, axis=-1, ord=p, keepdims=keepdims)
 
 
+@public("fdbr.ops")
 @in_single
 def pairwise_distance(
     x: Array,
@@ -166,6 +169,7 @@ def _labels_of_pairs(name: str, labels: Any, x: Any) -> Any:
     return labels
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def contrastive(
@@ -222,6 +226,7 @@ def _check_margin(name: str, margin: float) -> None:
         raise ValueError(f"fdbr.ops.{name}: margin must be positive, got {margin}")
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def cosine_embedding_loss(
@@ -267,6 +272,7 @@ def cosine_embedding_loss(
 # --- triplets -----------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def triplet(
     anchor: Array,
@@ -316,6 +322,7 @@ def triplet(
     return reduce_losses(losses, reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def triplet_margin_loss(
     anchor: Array,
@@ -372,6 +379,7 @@ def triplet_margin_loss(
     return reduce_losses(_margins(rows, distance, margin, swap), reduction)
 
 
+@public("fdbr.ops")
 def triplet_margin_with_distance_loss(
     anchor: Array,
     positive: Array,

@@ -6,6 +6,7 @@ from typing import Any
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
@@ -40,6 +41,7 @@ _LOG_TWO_PI = math.log(2 * math.pi)
 # --- variational autoencoders, as in Chainer ------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def bernoulli_nll(x: Array, y: Array, /, *, reduction: str = "sum") -> Any:
     """The negative log likelihood of booleans with probabilities ``sigmoid(y)``.
@@ -72,6 +74,7 @@ def bernoulli_nll(x: Array, y: Array, /, *, reduction: str = "sum") -> Any:
     return reduce_losses(softplus(y) - x * y, reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, *, reduction: str = "sum") -> Any:
     """The negative log likelihood of a normal distribution, with the logarithm of the variance.
@@ -105,6 +108,7 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, *, reduction: str = "s
     return reduce_losses(0.5 * (ln_var + _LOG_TWO_PI + away * away * exp(-ln_var)), reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def gaussian_kl_divergence(mean: Array, ln_var: Array, /, *, reduction: str = "sum") -> Any:
     """The Kullback-Leibler divergence of normal distributions from the standard one.
@@ -139,6 +143,7 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, *, reduction: str = "s
 # --- as in PyTorch ------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def gaussian_nll_loss(
     x: Array,
@@ -213,6 +218,7 @@ def _is_one_short(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     return [n for n, m in zip(shape, whole, strict=True) if n != m] == [1]
 
 
+@public("fdbr.ops")
 @in_single
 def poisson_nll_loss(
     x: Array,
@@ -265,6 +271,7 @@ def poisson_nll_loss(
     return reduce_losses(losses, reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def kl_div_loss(
     log_probs: Array, target: Array, /, *, reduction: str = "mean", log_target: bool = False

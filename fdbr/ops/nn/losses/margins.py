@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.comparison import where
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def margin_ranking_loss(
@@ -73,6 +75,7 @@ def margin_ranking_loss(
     return reduce_losses(relu(margin - labels * (x - y)), reduction)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def hinge_embedding_loss(
@@ -110,6 +113,7 @@ def hinge_embedding_loss(
     return reduce_losses(where(labels > 0, x, relu(margin - x)), reduction)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def multi_margin_loss(
@@ -183,6 +187,7 @@ def _check_classes(name: str, x: Any) -> None:
         raise ValueError(f"fdbr.ops.{name}: x {describe(x)} must have an axis of classes")
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def multilabel_margin_loss(x: Array, labels: Array, /, *, reduction: str = "mean") -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, float_dtype, in_single
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def accuracy(
@@ -86,6 +88,7 @@ def _scores_and_labels(name: str, logits: Any, labels: Any, axis: int) -> tuple[
     return logits, labels
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1) -> Array:
@@ -143,6 +146,7 @@ def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1
 # --- class by class -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def classification_summary(
@@ -240,6 +244,7 @@ def _ratio(numerator: Any, denominator: Any, dtype: Any) -> Any:
     )
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def precision(
@@ -274,6 +279,7 @@ def precision(
     return found[0], found[3]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def recall(
@@ -308,6 +314,7 @@ def recall(
     return found[1], found[3]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def f1_score(
@@ -345,6 +352,7 @@ def f1_score(
 # --- regression -----------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def r2_score(

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import abs, clip, clipped
@@ -53,6 +54,7 @@ def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: b
 # --- absolute -----------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def absolute_error(x: Array, y: Array, /) -> Any:
     """``abs(x - y)``, element by element; its derivative at equality is taken as 0.
@@ -83,6 +85,7 @@ def absolute_error(x: Array, y: Array, /) -> Any:
     return abs(x - y)
 
 
+@public("fdbr.ops")
 @in_single
 def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
     """The mean of ``abs(x - y)`` over all elements.
@@ -109,6 +112,7 @@ def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> An
     return reduce_losses(abs(x - y), reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
     """The absolute error, under PyTorch's name: see `mean_absolute_error`.
@@ -140,6 +144,7 @@ def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | N
 # --- squared ------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def squared_error(x: Array, y: Array, /) -> Any:
     """``(x - y)**2``, element by element, of arrays of one shape.
@@ -164,6 +169,7 @@ def squared_error(x: Array, y: Array, /) -> Any:
     return difference * difference
 
 
+@public("fdbr.ops")
 @in_single
 def squared_difference(x: Array, y: Array, /) -> Any:
     """``(x - y)**2``, element by element: `squared_error`, under Chainer's other name.
@@ -188,6 +194,7 @@ def squared_difference(x: Array, y: Array, /) -> Any:
     return difference * difference
 
 
+@public("fdbr.ops")
 @in_single
 def mean_squared_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
     """The mean of ``(x - y)**2`` over all elements.
@@ -227,6 +234,7 @@ def _squared(x: Any, y: Any, reduction: str) -> Any:
     return reduce_losses(difference * difference, reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
     """The squared error, under PyTorch's name: see `mean_squared_error`.
@@ -273,6 +281,7 @@ def scaled_huber(xp: Any, difference: Array, *, delta: float, divisor: float) ->
     return clipped_difference / divisor * (difference - 0.5 * clipped_difference)
 
 
+@public("fdbr.ops")
 @in_single
 def huber_loss(
     x: Array,
@@ -326,6 +335,7 @@ def huber_loss(
     return sum(_weighted("huber_loss", losses, weight, "none"), axis=1)
 
 
+@public("fdbr.ops")
 @in_single
 def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str = "mean") -> Any:
     """`huber_loss` divided by ``beta``: the absolute error, smooth near 0.
@@ -363,6 +373,7 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
     )
 
 
+@public("fdbr.ops")
 @in_single
 def log_cosh(x: Array, y: Array, /, *, reduction: str = "none") -> Any:
     """``log(cosh(x - y))``: about half the square near 0, and linear for large values.

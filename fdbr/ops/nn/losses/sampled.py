@@ -7,6 +7,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.comparison import where
@@ -62,6 +63,7 @@ def _products(x: Any, weight: Any, rows: Any) -> Any:
     return squeeze(matmul(chosen, expand_dims(x, axis=2)), axis=2)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def negative_sampling(
@@ -125,6 +127,7 @@ def negative_sampling(
     return reduce_losses(losses, reduction)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def black_out(
@@ -183,6 +186,7 @@ def black_out(
 # --- trees --------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def binary_hierarchical_softmax(

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import constant, leading
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import rounded_like
@@ -60,6 +61,7 @@ def kept(function: str, x: Any, rate: float, key: Any, shape: tuple[int, ...] | 
     return _kept(key, shape=x.shape if shape is None else shape, keep_probability=1.0 - rate)
 
 
+@public("fdbr.ops")
 def dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) -> Any:
     """Set each element to 0 with probability ``rate``, and divide the others by ``1 - rate``.
 
@@ -92,6 +94,7 @@ def dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) ->
     return _drop("dropout", x, rate, key, None)
 
 
+@public("fdbr.ops")
 def spatial_dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) -> Any:
     """Set each channel of each example to 0 with probability ``rate``, and rescale the others.
 
@@ -125,6 +128,7 @@ def spatial_dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key:
     return _drop("spatial_dropout", x, rate, key, (*x.shape[:2], *(1,) * (x.ndim - 2)))
 
 
+@public("fdbr.ops")
 def drop_path(x: Array, rate: float = 0.5, *, mode: str = "row", key: Any) -> Any:
     """Set each example to 0 with probability ``rate``, and divide the others by ``1 - rate``.
 

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.declare import constant, leading, shifted
 from fdbr.ops.devices import beside
@@ -65,6 +66,7 @@ def uniform_draws(function: str, shape: tuple[int, ...], key: Any, x: Any) -> An
 # --- variants of dropout --------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def alpha_dropout(
     x: Array, rate: float = 0.5, *, p: float | None = None, channels: bool = False, key: Any
 ) -> Any:
@@ -107,6 +109,7 @@ def alpha_dropout(
     return rounded_like(out, x)
 
 
+@public("fdbr.ops")
 def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
     """Multiply each element by normal noise with mean 1 and variance ``rate / (1 - rate)``.
 
@@ -136,6 +139,7 @@ def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
     return rounded_like(x + x * noise * math.sqrt(rate / (1 - rate)), x)
 
 
+@public("fdbr.ops")
 def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
     """Keep each element of the old state with probability ``rate``, and take the new one otherwise.
 
@@ -171,6 +175,7 @@ def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
     return where(kept("fdbr.ops.zoneout", x, rate, key), x, h)
 
 
+@public("fdbr.ops")
 def simplified_dropconnect(
     x: Array,
     weight: Array,
@@ -241,6 +246,7 @@ def simplified_dropconnect(
     return out if bias is None else out + bias
 
 
+@public("fdbr.ops")
 def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = None) -> Any:
     """``x`` where it is positive, and elsewhere ``x`` times a random slope.
 
@@ -281,6 +287,7 @@ def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = No
 # --- samples ------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
     """A normal sample, ``mean + exp(ln_var / 2) * noise``, differentiable in both.
 
@@ -317,6 +324,7 @@ def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
     return rounded_like(out, mean, ln_var)
 
 
+@public("fdbr.ops")
 def gumbel_softmax(
     logits: Array,
     /,

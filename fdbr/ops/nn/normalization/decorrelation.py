@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.declare import fit, leading, opaque
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.linalg.lapack import lapack
@@ -57,6 +58,7 @@ def _inverse_root(xp: Any, x: Array, *, eps: float) -> Array:
 # --- public functions -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def decorrelated_batch_norm(
     x: Array,

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.declare import aligned, constant, linear, shifted
 from fdbr.ops.dtypes import astype, in_single
@@ -33,6 +34,7 @@ def _window_sums(xp: Any, x: Array, *, low: int, high: int, axis: int) -> Array:
     return out
 
 
+@public("fdbr.ops")
 @in_single
 def local_response_norm(
     x: Array,
@@ -85,6 +87,7 @@ def local_response_norm(
     return x * (squares * rate + float(k)) ** -float(beta)
 
 
+@public("fdbr.ops")
 @in_single
 def normalize(
     x: Array,
@@ -127,6 +130,7 @@ def normalize(
     return x / (norm + float(eps) if add_eps else maximum(norm, float(eps)))
 
 
+@public("fdbr.ops")
 @in_single
 def standardize(
     x: Array,
@@ -186,6 +190,7 @@ def _clipped_shift(
     return xp.minimum(xp.maximum(away, -limit), limit)
 
 
+@public("fdbr.ops")
 @in_single
 def batch_renorm(
     x: Array,

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.dtypes import finfo, in_single
 from fdbr.ops.elementwise.arithmetic import reciprocal, sqrt
@@ -24,6 +25,7 @@ Axes = int | tuple[int, ...]
 # --- public functions -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def layer_norm(
     x: Array,
@@ -70,6 +72,7 @@ def layer_norm(
     return _standardize("layer_norm", x, weight, bias, tuple(sorted(axes)), axes, eps)[0]
 
 
+@public("fdbr.ops")
 @in_single
 def rms_norm(
     x: Array,
@@ -108,6 +111,7 @@ def rms_norm(
     return _scale_and_shift("rms_norm", out, weight, None, tuple(sorted(axes)))
 
 
+@public("fdbr.ops")
 @in_single
 def group_norm(
     x: Array,
@@ -149,6 +153,7 @@ def group_norm(
     return _by_groups("group_norm", x, groups, weight, bias, eps)
 
 
+@public("fdbr.ops")
 @in_single
 def instance_norm(x: Array, weight: Array = None, bias: Array = None, *, eps: float = 1e-5) -> Any:
     """Normalize each channel of each example to mean 0 and variance 1 over its spatial axes.
@@ -176,6 +181,7 @@ def instance_norm(x: Array, weight: Array = None, bias: Array = None, *, eps: fl
     return _by_groups("instance_norm", x, channels, weight, bias, eps)
 
 
+@public("fdbr.ops")
 @in_single
 def batch_norm(
     x: Array,

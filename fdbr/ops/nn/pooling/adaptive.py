@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis, pick
@@ -25,6 +26,7 @@ __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "spatial_pyramid_pooling"]
 _FEW = 32  # elements of a window up to which `max_pool` is faster than gathering windows
 
 
+@public("fdbr.ops")
 def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
     """The means of a given number of windows, which divide each axis as evenly as possible.
 
@@ -69,6 +71,7 @@ def _mean_bins(x: Any, axis: int, m: int) -> Any:
     return rounded_like(moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis), x)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def adaptive_max_pool(
     x: Array, output_size: int | Sequence[int | None], *, return_indices: bool = False
@@ -129,6 +132,7 @@ def _max_of_windows(x: Any, indices_of_windows: Any) -> tuple[Any, Any]:
     return along_axis(x, argmax_index, x.ndim - 1), argmax_index
 
 
+@public("fdbr.ops")
 @where_it_lies
 def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
     """The maxima of 1, 2, 4, 8 ... windows along each spatial axis, concatenated.

@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import floor
@@ -21,6 +22,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["fractional_max_pool"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 def fractional_max_pool(
     x: Array,

@@ -7,6 +7,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import abs as absolute
 from fdbr.ops.elementwise.arithmetic import ceil, clip, floor, maximum
@@ -23,6 +24,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__ = ["roi_average_align", "roi_average_pool", "roi_max_align", "roi_max_pool"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 def roi_max_pool(
     x: Array,
@@ -99,6 +101,7 @@ def roi_max_pool(
     return where(outside, fill, pick(flat, (image, channel, where(outside, 0, peaks))))
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def roi_average_pool(
@@ -153,6 +156,7 @@ def roi_average_pool(
     return region_products(x, rows, columns, index)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def roi_average_align(
@@ -213,6 +217,7 @@ def roi_average_align(
     return region_products(x, rows, columns, index)
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def roi_max_align(

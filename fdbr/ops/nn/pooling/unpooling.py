@@ -6,6 +6,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.indexing.writing import at
 from fdbr.ops.nn.pooling.windowed import spread_windows
@@ -17,6 +18,7 @@ from fdbr.ops.shape.padding import pad
 __all__ = ["max_unpool", "unpooling"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 def max_unpool(
     x: Array,
@@ -87,6 +89,7 @@ def max_unpool(
     return reshape(target.add(values) if accumulate else target.set(values), (*lead, *sizes))
 
 
+@public("fdbr.ops")
 @in_single
 def unpooling(
     x: Array,

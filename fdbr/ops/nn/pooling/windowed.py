@@ -15,6 +15,7 @@ from fdbr.backends.cpu.library.pool import pooling
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import constant, linear, opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.declare.rules import Function
@@ -266,6 +267,7 @@ def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Si
 # --- public functions -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def max_pool(
     x: Array,
     kernel_size: int | Sequence[int],
@@ -358,6 +360,7 @@ def _indices_of_winners(winners: Any, geometry: Geometry, size: Sizes) -> Any:
     return clip(indices, 0, math.prod(size) - 1) if any(map(any, geometry.padding)) else indices
 
 
+@public("fdbr.ops")
 @in_single
 def avg_pool(
     x: Array,
@@ -425,6 +428,7 @@ def avg_pool(
     return total
 
 
+@public("fdbr.ops")
 @in_single
 def lp_pool(
     x: Array,

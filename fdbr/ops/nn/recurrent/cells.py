@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.elementwise.logistic import sigmoid
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.nn.activations.exponentials import relu
@@ -206,6 +207,7 @@ def _apply_cell(
     return kind.advance(weights, tuple(state), kind.project(weights, x))
 
 
+@public("fdbr.ops")
 def lstm_cell(
     x: Array,
     state: Any,
@@ -253,6 +255,7 @@ def lstm_cell(
     return _apply_cell("lstm_cell", LSTM, x, state, (weight_ih, weight_hh, bias_ih, bias_hh))
 
 
+@public("fdbr.ops")
 def gru_cell(
     x: Array,
     h: Array,
@@ -304,6 +307,7 @@ def gru_cell(
     return _apply_cell("gru_cell", kind, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
 
 
+@public("fdbr.ops")
 def mgu_cell(
     x: Array,
     h: Array,
@@ -347,6 +351,7 @@ def mgu_cell(
     return _apply_cell("mgu_cell", MGU, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
 
 
+@public("fdbr.ops")
 def rnn_tanh_cell(
     x: Array,
     h: Array,
@@ -388,6 +393,7 @@ def rnn_tanh_cell(
     return _apply_cell("rnn_tanh_cell", TANH, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
 
 
+@public("fdbr.ops")
 def rnn_relu_cell(
     x: Array,
     h: Array,

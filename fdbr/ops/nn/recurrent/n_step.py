@@ -12,6 +12,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.ops.indexing.table_rows import rows_at
 from fdbr.ops.nn.noise.dropout import dropout as apply_dropout
@@ -212,6 +213,7 @@ def _pairs(where: str, name: str, value: Any) -> list[Any]:
     return list(value)
 
 
+@public("fdbr.ops")
 def n_step_lstm(
     hx: Array,
     cx: Array,
@@ -271,6 +273,7 @@ def n_step_lstm(
     return _run("n_step_lstm", LSTM, ws, bs, (hx, cx), xs, bidirectional, dropout, key)
 
 
+@public("fdbr.ops")
 def n_step_gru(
     hx: Array,
     ws: Sequence[Any],
@@ -306,6 +309,7 @@ def n_step_gru(
     return _run("n_step_gru", GRU, ws, bs, (hx,), xs, bidirectional, dropout, key)
 
 
+@public("fdbr.ops")
 def n_step_rnn(
     hx: Array,
     ws: Sequence[Any],

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.ops.declare import linear
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
@@ -115,6 +116,7 @@ def unpack(packed: Packed) -> list[Any]:
     return [rows[end - length : end] for end, length in zip(ends, packed.lengths, strict=True)]
 
 
+@public("fdbr.ops")
 def pad_sequence(
     sequences: Sequence[Array],
     /,
@@ -173,6 +175,7 @@ def pad_sequence(
 _arrays = sequences  # public functions have a parameter of this name
 
 
+@public("fdbr.ops")
 def transpose_sequence(sequences: Sequence[Array], /) -> tuple[Any, ...]:
     """Transpose sequences: one array for each time step, with the elements of all sequences.
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.dtypes import astype, is_traced, result_type
@@ -110,6 +111,7 @@ def _in_one_dtype(*values: Any) -> tuple[Any, ...]:
     return tuple(astype(value, dtype) for value in values)
 
 
+@public("fdbr.ops")
 def lstm(c: Array, x: Array, /, *, interleaved: bool = False) -> Any:
     """The units of long short-term memory: a memory, and four gates for each of its elements.
 
@@ -246,6 +248,7 @@ def gru_gates(input_sums: Any, state_sums: Any, h: Any) -> Any:
 # --- trees ----------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def slstm(c1: Array, c2: Array, x1: Array, x2: Array, /) -> Any:
     """The units of S-LSTM: long short-term memory of a node with two children.
 
@@ -289,6 +292,7 @@ def slstm(c1: Array, c2: Array, x1: Array, x2: Array, /) -> Any:
     return c, sigmoid(o1 + o2) * tanh(c)
 
 
+@public("fdbr.ops")
 def tree_lstm(*memories_and_x: Array) -> Any:
     """The units of a tree LSTM: long short-term memory of a node with any number of children.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import abs as absolute
@@ -26,6 +27,7 @@ __all__ = ["affine_grid", "grid_sample"]
 Taps = list[tuple[Any, Any]]  # indices along an axis, and their weights
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def affine_grid(
@@ -91,6 +93,7 @@ def _line(n: int, align_corners: bool) -> Any:
     return line if align_corners else line * (n - 1) / n
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def grid_sample(

@@ -13,6 +13,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.indexing.reading import getitem, pick
 from fdbr.ops.nn.pooling.adaptive import adaptive_avg_pool
@@ -42,6 +43,7 @@ class _Axis(NamedTuple):
     antialias: bool
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def interpolate(

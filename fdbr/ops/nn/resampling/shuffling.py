@@ -6,6 +6,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.nn.windows import Sizes, per_axis
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import permute_dims, reshape
@@ -13,6 +14,7 @@ from fdbr.ops.shape.manipulation import permute_dims, reshape
 __all__ = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
 
 
+@public("fdbr.ops")
 def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Any:
     """Rearrange channels to pixels: each pixel becomes a block of pixels.
 
@@ -69,6 +71,7 @@ def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = 
     return reshape(ordered, (*lead, channels // count, *longer))
 
 
+@public("fdbr.ops")
 def pixel_unshuffle(x: Array, downscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Any:
     """Rearrange pixels to channels: each block of pixels becomes one pixel with more channels.
 
@@ -130,6 +133,7 @@ def _block(function: str, name: str, x: Any, factor: Any, mode: str) -> tuple[Si
     return factors, x.ndim - rank
 
 
+@public("fdbr.ops")
 def channel_shuffle(x: Array, groups: int) -> Any:
     """Interleave the channels of groups: the first of each, the second of each, and so on.
 

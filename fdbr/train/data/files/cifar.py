@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from fdbr.core.array_modules import lock
+from fdbr.errors.public import public
 from fdbr.train.data.files.finding import folder_of, from_archive
 from fdbr.train.data.files.pickles import plain_data
 
@@ -53,6 +54,7 @@ _HUNDRED = _Layout(
 )
 
 
+@public("fdbr.train")
 def cifar10(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The training and test examples of CIFAR-10.
 
@@ -79,6 +81,7 @@ def cifar10(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     return _both(_TEN, directory)
 
 
+@public("fdbr.train")
 def cifar100(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The training and test examples of CIFAR-100.
 

@@ -20,6 +20,7 @@ import numpy as np
 from fdbr.core.array_modules import is_array, lock, to_numpy
 from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.data.sequences import View
 
 __all__ = ["read_examples", "write_examples"]
@@ -30,6 +31,7 @@ _END = struct.Struct("<QI4x")
 _PLAIN = (bool, int, float, str, type(None))
 
 
+@public("fdbr.train")
 def write_examples(path: str | os.PathLike[str], examples: Iterable[Any]) -> int:
     """Write examples of any shape to one file, whole or not at all.
 
@@ -147,6 +149,7 @@ def _built(plan: Any, content: bytes, place: list[int]) -> Any:
     return array[()] if kind == "scalar" else lock(array)
 
 
+@public("fdbr.train")
 def read_examples(path: str | os.PathLike[str]) -> Any:
     """The examples in a file of `write_examples`, as a dataset.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.data.files.finding import content_of, find, folder_of
 
 __all__ = ["fashion_mnist_labels", "kuzushiji_mnist_labels", "mnist", "read_idx"]
@@ -33,6 +34,7 @@ kuzushiji_mnist_labels = (
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
+@public("fdbr.train")
 def read_idx(path: str | os.PathLike[str]) -> Any:
     """The array in an idx file.
 
@@ -87,6 +89,7 @@ def read_idx(path: str | os.PathLike[str]) -> Any:
     return lock(array.astype(dtype.newbyteorder("=")))
 
 
+@public("fdbr.train")
 def mnist(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The training and test examples of MNIST, or of a data set laid out like it.
 

@@ -14,6 +14,7 @@ import numpy as np
 from fdbr.core.array_modules import lock
 from fdbr.core.devices import optional
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.data.files.archives import Member, members_of
 from fdbr.train.data.sequences import View
 
@@ -22,6 +23,7 @@ __all__ = ["image_files", "image_folder", "read_image"]
 _SUFFIXES = frozenset(".jpg .jpeg .png .bmp .gif .webp .tif .tiff .ppm .pgm .pbm".split())
 
 
+@public("fdbr.train")
 def read_image(file: Any, mode: str = "RGB", size: tuple[int, int] | None = None) -> Any:
     r"""An image file as an array.
 
@@ -120,6 +122,7 @@ class Images(View):
         return image if self.labels is None else {"image": image, "label": self.labels[index]}
 
 
+@public("fdbr.train")
 def image_folder(
     path: str | os.PathLike[str],
     mode: str = "RGB",
@@ -194,6 +197,7 @@ def _depth(folders: list[tuple[str, ...]]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda level: len(set(level)) == 1, levels))
 
 
+@public("fdbr.train")
 def image_files(
     files: str | os.PathLike[str] | Iterable[Any],
     root: str | os.PathLike[str] = ".",

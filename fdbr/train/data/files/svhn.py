@@ -9,11 +9,13 @@ import numpy as np
 from fdbr.core.array_modules import lock
 from fdbr.core.devices import scipy_of
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.data.files.finding import find, folder_of
 
 __all__ = ["svhn"]
 
 
+@public("fdbr.train")
 def svhn(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The training and test examples of SVHN, cropped digits.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fdbr.core.array_modules import lock
 from fdbr.core.devices import optional
+from fdbr.errors.public import public
 
 __all__ = ["hdf5", "read_table"]
 
@@ -19,6 +20,7 @@ _FORMATS = {
 }  # fmt: skip
 
 
+@public("fdbr.train")
 def read_table(
     path: str | os.PathLike[str],
     columns: Sequence[str] | None = None,
@@ -208,6 +210,7 @@ def _opened(h5py: Any, path: str) -> Any:
         raise ValueError(f"fdbr.train.hdf5: {path} is no whole HDF5 file: {error}") from error
 
 
+@public("fdbr.train")
 def hdf5(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> dict[str, Any]:
     """The datasets in an HDF5 file, as a dataset: a dict of what reads as arrays do.
 

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from fdbr.core.array_modules import lock
+from fdbr.errors.public import public
 from fdbr.train.data.files.finding import find, folder_of
 from fdbr.train.data.sequences import View
 
@@ -45,6 +46,7 @@ class Lines(View):
             ) from error
 
 
+@public("fdbr.train")
 def text_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Any:
     r"""The lines of a text file, as a dataset of strings.
 
@@ -89,6 +91,7 @@ def text_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Any:
     return Lines(str(path), encoding, lock(np.array(starts, np.int64)))
 
 
+@public("fdbr.train")
 def read_words(
     path: str | os.PathLike[str],
     vocabulary: Mapping[str, int] | None = None,
@@ -155,6 +158,7 @@ def read_words(
     return lock(np.array(found, np.int32)), MappingProxyType(numbers)
 
 
+@public("fdbr.train")
 def ptb_words(directory: str | os.PathLike[str]) -> tuple[Any, Any, Any, Mapping[str, int]]:
     """The words of the Penn Treebank as numbers, in Mikolov's version.
 

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.data.parts import part_of
 from fdbr.train.data.prefetching.processes import Processes
 from fdbr.train.data.prefetching.threads import by_threads
@@ -67,6 +68,7 @@ class AheadOfKnownLength(Ahead):
         return range(start, count)
 
 
+@public("fdbr.train")
 def prefetch(
     batches: Any, workers: int | None = None, processes: bool = False, ahead: int | None = None
 ) -> Any:

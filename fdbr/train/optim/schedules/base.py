@@ -10,6 +10,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, integer, name_of
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_number
 from fdbr.tree import frozen, static
 
@@ -19,6 +20,7 @@ Number = Any
 """A number, a 0-d array, or a traced one of either."""
 
 
+@public("fdbr.train.optim")
 @frozen
 class Schedule:
     """A number that depends on the count of updates made before: a learning rate, a decay.

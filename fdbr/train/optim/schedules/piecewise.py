@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.optim.schedules.base import (
     Schedule,
     choose,
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
@@ -63,6 +65,7 @@ def piecewise_constant_schedule(
     return Schedule(piecewise_constant)
 
 
+@public("fdbr.train.optim")
 def piecewise_interpolate_schedule(
     interpolate_type: str,
     init_value: float,
@@ -158,6 +161,7 @@ def _interpolated(
 # --- one cycle ----------------------------------------------------------------------
 
 
+@public("fdbr.train.optim")
 def linear_onecycle_schedule(
     transition_steps: int,
     peak_value: float,
@@ -210,6 +214,7 @@ def linear_onecycle_schedule(
     return _interpolated(_along_line, [start, peak, start, last], boundaries)
 
 
+@public("fdbr.train.optim")
 def cosine_onecycle_schedule(
     transition_steps: int,
     peak_value: float,

@@ -5,6 +5,7 @@ from typing import Any
 from fdbr import ops
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_number
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.leafwise import leafwise, zeros
@@ -14,6 +15,7 @@ from fdbr.tree import frozen
 __all__ = ["ApplyEvery", "EmaState", "apply_every", "ema"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class EmaState:
     """The state of `ema`.
@@ -30,6 +32,7 @@ class EmaState:
     ema: Any
 
 
+@public("fdbr.train.optim")
 def ema(decay: float, debias: bool = True, accumulator_dtype: Any = None) -> Optimizer:
     """An exponential moving average of the gradients.
 
@@ -77,6 +80,7 @@ def ema(decay: float, debias: bool = True, accumulator_dtype: Any = None) -> Opt
     )
 
 
+@public("fdbr.train.optim")
 @frozen
 class ApplyEvery:
     """The state of `apply_every`.
@@ -94,6 +98,7 @@ class ApplyEvery:
     grad_acc: Any
 
 
+@public("fdbr.train.optim")
 def apply_every(k: int = 1) -> Optimizer:
     """Add up gradients, and hand on the sum every ``k`` steps, zeros at the others.
 

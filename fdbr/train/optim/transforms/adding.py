@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr import ops, random
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import Parameters, check_state
 from fdbr.train.optim.leafwise import leafwise
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class WeightDecaySchedule:
     """The state of a weight decay that follows a schedule.
@@ -35,6 +37,7 @@ class WeightDecaySchedule:
     count: int
 
 
+@public("fdbr.train.optim")
 def add_decayed_weights(
     weight_decay: float | Callable[[Any], Any] = 0.0, mask: Any = None
 ) -> Optimizer:
@@ -67,6 +70,7 @@ def add_decayed_weights(
     )
 
 
+@public("fdbr.train.optim")
 def add_l1(rate: float | Callable[[Any], Any], mask: Any = None) -> Optimizer:
     """Add the signs of the parameters to their gradients: Chainer's ``Lasso``.
 
@@ -93,6 +97,7 @@ def add_l1(rate: float | Callable[[Any], Any], mask: Any = None) -> Optimizer:
     return _with_parameters("add_l1", rate, lambda g, p, rate: g + rate * ops.sign(p), mask)
 
 
+@public("fdbr.train.optim")
 def proximal_l1(threshold: float | Callable[[Any], Any], mask: Any = None) -> Optimizer:
     """Bring parameters nearer to zero after a step, and to zero those that are near.
 
@@ -145,6 +150,7 @@ def _with_parameters(
 # --- noise --------------------------------------------------------------------------
 
 
+@public("fdbr.train.optim")
 @frozen
 class AddNoiseState:
     """The state of `add_noise`.
@@ -161,6 +167,7 @@ class AddNoiseState:
     rng_key: Any
 
 
+@public("fdbr.train.optim")
 def add_noise(eta: float, gamma: float, key: Any) -> Optimizer:
     """Add Gaussian noise that fades to gradients (Neelakantan et al. 2015).
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.leafwise import leafwise
 from fdbr.train.optim.transforms.clipping import refuse_complex
@@ -11,6 +12,7 @@ from fdbr.tree import frozen
 __all__ = ["ZeroNansState", "keep_params_nonnegative", "zero_nans"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ZeroNansState:
     """The state of `zero_nans`.
@@ -25,6 +27,7 @@ class ZeroNansState:
     found_nan: Any
 
 
+@public("fdbr.train.optim")
 def zero_nans() -> Optimizer:
     """Put 0 in the place of each NaN; the state tells which leaves had one.
 
@@ -51,6 +54,7 @@ def zero_nans() -> Optimizer:
     return leafwise("zero_nans", update, init, state=ZeroNansState, fits="any")
 
 
+@public("fdbr.train.optim")
 def keep_params_nonnegative() -> Optimizer:
     """Stop parameters at zero; it belongs at the end of a chain.
 

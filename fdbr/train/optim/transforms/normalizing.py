@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.leafwise import leafwise
 from fdbr.train.optim.numbers import check_positive
@@ -18,6 +19,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 def centralize() -> Optimizer:
     """Take the mean from the gradient of each output (Yong et al., ECCV 2020).
 
@@ -39,6 +41,7 @@ def centralize() -> Optimizer:
     return leafwise("centralize", update)
 
 
+@public("fdbr.train.optim")
 def normalize_by_update_norm(scale_factor: float = 1.0, eps: float = 1e-6) -> Optimizer:
     """Divide the gradients by the norm of all of them together.
 
@@ -68,6 +71,7 @@ def normalize_by_update_norm(scale_factor: float = 1.0, eps: float = 1e-6) -> Op
     )
 
 
+@public("fdbr.train.optim")
 def scale_by_trust_ratio(
     min_norm: float = 0.0, trust_coefficient: float = 1.0, eps: float = 0.0
 ) -> Optimizer:
@@ -111,6 +115,7 @@ def scale_by_trust_ratio(
     return leafwise("scale_by_trust_ratio", update, needs_params=True)
 
 
+@public("fdbr.train.optim")
 def gradient_lars(
     threshold: float = 1e-2, weight_decay: float = 0.0, eps: float = 1e-9
 ) -> Optimizer:
@@ -152,6 +157,7 @@ def gradient_lars(
     return leafwise("gradient_lars", update, needs_params=True)
 
 
+@public("fdbr.train.optim")
 def scale_by_param_block_norm(min_scale: float = 1e-3) -> Optimizer:
     """Multiply the gradient of each parameter by the parameter's norm.
 
@@ -181,6 +187,7 @@ def scale_by_param_block_norm(min_scale: float = 1e-3) -> Optimizer:
     return leafwise("scale_by_param_block_norm", update, needs_params=True)
 
 
+@public("fdbr.train.optim")
 def scale_by_param_block_rms(min_scale: float = 1e-3) -> Optimizer:
     """Multiply the gradient of each parameter by the parameter's root mean square.
 

@@ -5,11 +5,13 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.optim.numbers import check_positive
 
 __all__ = ["per_example_global_norm_clip"]
 
 
+@public("fdbr.train.optim")
 def per_example_global_norm_clip(grads: Any, l2_norm_clip: float) -> tuple[Any, Any]:
     """The sum of gradients of single examples, each shortened to a norm (Abadi et al. 2016).
 

@@ -7,6 +7,7 @@ import optree
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.pytrees.structure import is_inexact
 from fdbr.train.optim.base import Optimizer
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ParamsEmaState:
     """The state of `params_ema`.
@@ -45,6 +47,7 @@ class ParamsEmaState:
     ema: Any
 
 
+@public("fdbr.train.optim")
 def params_ema(decay: float | Callable[[Any], Any], debias: bool = True) -> Optimizer:
     """A moving average of the parameters; it belongs at the end of a chain.
 
@@ -120,6 +123,7 @@ class _Mean:
     ema: Any
 
 
+@public("fdbr.train.optim")
 def averaged_params(state: Any, params: Any) -> Any:
     """The parameters with their moving averages in the place of what is trained.
 
@@ -169,6 +173,7 @@ def averaged_params(state: Any, params: Any) -> Any:
     return tree.map(averaged, params, mean.ema)
 
 
+@public("fdbr.train.optim")
 def incremental_update(new_tensors: Any, old_tensors: Any, step_size: float) -> Any:
     """A mean of two trees: a slow copy of parameters takes a step towards them.
 
@@ -208,6 +213,7 @@ def incremental_update(new_tensors: Any, old_tensors: Any, step_size: float) -> 
     return tree.map(moved, new_tensors, old_tensors)
 
 
+@public("fdbr.train.optim")
 def periodic_update(new_tensors: Any, old_tensors: Any, steps: int, update_period: int) -> Any:
     """The new tree every so many steps, the old one between.
 

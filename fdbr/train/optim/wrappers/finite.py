@@ -6,6 +6,7 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.train.optim.masking import check_inner
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 def all_finite(values: Any) -> Any:
     """Whether no element of a tree is infinite or NaN.
 
@@ -58,6 +60,7 @@ def nothing(values: Any) -> Any:
     return tree.map(lambda leaf: lock(nothing_like(leaf)), values)
 
 
+@public("fdbr.train.optim")
 @frozen
 class ApplyIfFiniteState:
     """The state of `apply_if_finite`.
@@ -80,6 +83,7 @@ class ApplyIfFiniteState:
     inner_state: Any
 
 
+@public("fdbr.train.optim")
 def apply_if_finite(inner: Optimizer, max_consecutive_errors: int) -> Optimizer:
     """Skip updates that are not finite.
 
@@ -138,6 +142,7 @@ def apply_if_finite(inner: Optimizer, max_consecutive_errors: int) -> Optimizer:
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 @frozen
 class ConditionallyTransformState:
     """The state of `conditionally_transform`.
@@ -154,6 +159,7 @@ class ConditionallyTransformState:
     step: int
 
 
+@public("fdbr.train.optim")
 @frozen
 class ConditionallyMaskState:
     """The state of `conditionally_mask`.
@@ -170,6 +176,7 @@ class ConditionallyMaskState:
     inner_state: Any
 
 
+@public("fdbr.train.optim")
 def conditionally_transform(
     inner: Optimizer, should_transform_fn: Callable[..., Any], forward_extra_args: bool = False
 ) -> Optimizer:
@@ -199,6 +206,7 @@ def conditionally_transform(
     return _conditional(name, kind, inner, should_transform_fn, forward_extra_args, lambda g: g)
 
 
+@public("fdbr.train.optim")
 def conditionally_mask(
     inner: Optimizer, should_transform_fn: Callable[..., Any], forward_extra_args: bool = False
 ) -> Optimizer:

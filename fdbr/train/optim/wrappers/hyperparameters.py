@@ -8,6 +8,7 @@ from typing import Any
 from fdbr import ops
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.tree import frozen
@@ -19,6 +20,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.train.optim")
 @frozen
 class InjectStatefulHyperparamsState:
     """The state of `inject_hyperparams`.
@@ -42,6 +44,7 @@ class InjectStatefulHyperparamsState:
     inner_state: Any
 
 
+@public("fdbr.train.optim")
 def inject_hyperparams(
     inner_factory: Callable[..., Optimizer],
     static_args: str | Iterable[str] = (),
@@ -190,6 +193,7 @@ def _converted(value: Any, dtype: Any) -> Any:
     return value.item() if type(value).__module__ == "numpy" else value
 
 
+@public("fdbr.train.optim")
 def inject_stateful_hyperparams(
     inner_factory: Callable[..., Optimizer],
     static_args: str | Iterable[str] = (),

@@ -6,6 +6,7 @@ import optree
 
 from fdbr import ops
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import check_state
@@ -18,6 +19,7 @@ from fdbr.tree import frozen, static
 __all__ = ["DynamicLossScale", "LossScaleState", "dynamic_loss_scale", "scale_loss"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class DynamicLossScale:
     """A factor for losses that grows until gradients overflow (Micikevicius et al., ICLR 2018).
@@ -112,6 +114,7 @@ class DynamicLossScale:
         )
 
 
+@public("fdbr.train.optim")
 @frozen
 class LossScaleState:
     """The state of `dynamic_loss_scale`.
@@ -131,6 +134,7 @@ class LossScaleState:
     inner_state: Any
 
 
+@public("fdbr.train.optim")
 def dynamic_loss_scale(
     inner: Optimizer,
     init_scale: float = 2.0**15,
@@ -207,6 +211,7 @@ def dynamic_loss_scale(
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 def scale_loss(state: Any, loss: Any) -> Any:
     """A loss times the factor in an optimizer's state.
 

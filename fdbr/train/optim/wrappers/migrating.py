@@ -7,6 +7,7 @@ import optree
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.pytrees.structure import paths_of
 from fdbr.train.optim.base import Optimizer
@@ -15,6 +16,7 @@ from fdbr.tree import frozen, static
 __all__ = ["Migration", "migrate", "migration"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class Migration:
     """The leaves of parameters that have changed, by their paths.
@@ -41,6 +43,7 @@ class Migration:
         return "; ".join(f"{len(v)} {k}: {', '.join(v)}" for k, v in lists.items() if v)
 
 
+@public("fdbr.train.optim")
 def migration(old_params: Any, new_params: Any) -> Migration:
     """The leaves for which `migrate` keeps states, and those for which it does not.
 
@@ -77,6 +80,7 @@ def _alike(old: Any, new: Any) -> bool:
     ) and (hasattr(old, "dtype") or type(old) is type(new))
 
 
+@public("fdbr.train.optim")
 def migrate(
     state: Any, old_params: Any, new_params: Any, optimizer: Optimizer | None = None
 ) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.train.optim.transforms.accumulating import ema
@@ -14,6 +15,7 @@ from fdbr.tree import frozen
 __all__ = ["MonitorState", "SnapshotState", "measure_with_ema", "monitor", "snapshot"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class SnapshotState:
     """The state of `snapshot`.
@@ -27,6 +29,7 @@ class SnapshotState:
     measurement: dict[str, Any]
 
 
+@public("fdbr.train.optim")
 def snapshot(measure_name: str, measure: Callable[[Any], Any]) -> Optimizer:
     """Note a measurement of the updates at this place of a chain; they pass unchanged.
 
@@ -66,6 +69,7 @@ def snapshot(measure_name: str, measure: Callable[[Any], Any]) -> Optimizer:
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 @frozen
 class MonitorState:
     """The state of `monitor`.
@@ -82,6 +86,7 @@ class MonitorState:
     measure_states: tuple[Any, ...]
 
 
+@public("fdbr.train.optim")
 def monitor(measures: Mapping[str, Any]) -> Optimizer:
     """Note several measurements of the updates at this place of a chain; they pass unchanged.
 
@@ -135,6 +140,7 @@ def monitor(measures: Mapping[str, Any]) -> Optimizer:
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 def measure_with_ema(
     measure: Callable[[Any], Any], decay: float, debias: bool = True, accumulator_dtype: Any = None
 ) -> Optimizer:

@@ -6,6 +6,7 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state, in_dtypes_of
 from fdbr.train.optim.leafwise import leafwise, zeros
@@ -17,6 +18,7 @@ from fdbr.tree import frozen, static
 __all__ = ["MultiSteps", "MultiStepsState", "skip_large_updates", "skip_not_finite"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class MultiStepsState:
     """The state of `MultiSteps`.
@@ -42,6 +44,7 @@ class MultiStepsState:
     skip_state: Any = ()
 
 
+@public("fdbr.train.optim")
 @frozen
 class MultiSteps:
     """An optimizer that makes a step for the mean of several gradients.
@@ -174,6 +177,7 @@ def _in_dtype_of(g: Any, total: Any) -> Any:
 # --- gradients to skip --------------------------------------------------------------
 
 
+@public("fdbr.train.optim")
 def skip_not_finite(updates: Any, gradient_step: Any, params: Any) -> tuple[Any, Any]:
     """Skip gradients with an element that is infinite or NaN: for `MultiSteps`.
 
@@ -200,6 +204,7 @@ def skip_not_finite(updates: Any, gradient_step: Any, params: Any) -> tuple[Any,
     return skip, {"should_skip": skip, "num_not_finite": count}
 
 
+@public("fdbr.train.optim")
 def skip_large_updates(
     updates: Any, gradient_step: Any, params: Any, max_squared_norm: float
 ) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.short_repr import brief
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
@@ -15,6 +16,7 @@ from fdbr.tree import frozen
 __all__ = ["PartitionState", "freeze", "multi_transform", "partition", "selective_transform"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class PartitionState:
     """The state of `partition`.
@@ -28,6 +30,7 @@ class PartitionState:
     inner_states: dict[Any, Any]
 
 
+@public("fdbr.train.optim")
 def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Any) -> Optimizer:
     """Different optimizers or transformations for different parts of the parameters.
 
@@ -108,6 +111,7 @@ def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Any) -> Op
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 def multi_transform(transforms: Mapping[Hashable, Optimizer], param_labels: Any) -> Optimizer:
     """Another name of `partition`, which Optax has, too.
 
@@ -133,6 +137,7 @@ def multi_transform(transforms: Mapping[Hashable, Optimizer], param_labels: Any)
     return partition(transforms, param_labels)
 
 
+@public("fdbr.train.optim")
 def freeze(mask: Any) -> Optimizer:
     """Updates of zero for parameters that are to stay as they are.
 
@@ -157,6 +162,7 @@ def freeze(mask: Any) -> Optimizer:
     return masked(set_to_zero(), mask)
 
 
+@public("fdbr.train.optim")
 def selective_transform(optimizer: Optimizer, *, freeze_mask: Any) -> Optimizer:
     """An optimizer of some parameters, while the others stay as they are.
 

@@ -8,6 +8,7 @@ from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, lock
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.train.optim.leafwise import leafwise
@@ -17,6 +18,7 @@ from fdbr.tree import frozen
 __all__ = ["ReduceLROnPlateauState", "reduce_on_plateau"]
 
 
+@public("fdbr.train.optim")
 @frozen
 class ReduceLROnPlateauState:
     """The state of `reduce_on_plateau`: arrays without dimensions.
@@ -43,6 +45,7 @@ class ReduceLROnPlateauState:
     avg_value: Any
 
 
+@public("fdbr.train.optim")
 def reduce_on_plateau(
     factor: float = 0.1,
     patience: int = 10,

@@ -5,6 +5,7 @@ from typing import Any
 
 import optree
 
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
 
 __all__ = ["named_parts", "tree_get", "tree_set"]
@@ -13,6 +14,7 @@ _MISSING: Any = object()
 _DEEPEST = 100
 
 
+@public("fdbr.train.optim")
 def tree_get(state: Any, key: str, default: Any = _MISSING) -> Any:
     """The value of a field or a key of a dict, somewhere in a state.
 
@@ -52,6 +54,7 @@ def tree_get(state: Any, key: str, default: Any = _MISSING) -> Any:
     return found[0]
 
 
+@public("fdbr.train.optim")
 def tree_set(state: Any, /, **values: Any) -> Any:
     """A state in which fields, or keys of dicts, have other values, wherever they stand.
 

@@ -236,7 +236,9 @@ REASONS = {
 OF_SINGLE = {"floor_divide", "remainder", "sinc"}  # no formula is as exact for doubles
 NUMPYS = {"power"}  # whose loop NumPy has in vectors, faster than any formula
 ELEMENTWISE = sorted(
-    name for name, p in registry.items() if p.elementwise and p.value.__module__.startswith("fdbr.")
+    name
+    for name, p in registry.items()
+    if p.facts.elementwise and p.value.__module__.startswith("fdbr.")
 )
 
 
@@ -283,7 +285,7 @@ def test_every_elementwise_operation_is_joined_with_its_neighbours(dtype):
 def test_reasons_are_of_operations_that_need_them():
     for name in REASONS:
         primitive = registry[name]
-        assert primitive.elementwise
+        assert primitive.facts.elementwise
         if REASONS[name] in ("of integers alone", "an operand is an integer"):
             continue
         with np.errstate(all="ignore"), warnings.catch_warnings():

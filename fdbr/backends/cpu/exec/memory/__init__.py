@@ -1,1 +1,1 @@
-"""The memory of a program: buffers and workspaces."""
+"""The memory of a program: buffer assignment and workspaces."""

@@ -1,7 +1,7 @@
-"""Memory planning: which results of a program share memory that is kept from run to run.
+"""Buffer assignment: which temporaries of a program share memory that is kept between runs.
 
-A result that only the program sees lies in it from its making to its last use; then its place
-serves others.  What leaves the program is never there.
+A temporary occupies its buffer from its definition to its last use; then others may use it.
+Outputs of the program are allocated separately.
 """
 
 import heapq
@@ -30,31 +30,33 @@ from fdbr.compiler.ir.program import (
 
 __all__ = ["Plan", "aligned", "is_join", "is_large", "is_product", "plan"]
 
-_LEAST = 4096  # bytes; below, NumPy's own cache of memory is as good
-_ALIGNED = 64
-_SOME = 100  # results, from which on small ones share places with those of their size alone
-_MANY = 500  # and from which on all do
+_LEAST = 4096  # bytes; below, NumPy's own cache of small allocations is as good
+_ALIGNED = 64  # bytes of a cache line, and of the widest vector
+# Packing takes time quadratic in the number of variables: small variables beyond the first 100,
+# and all beyond the first 500, reuse only buffers of their own size.
+_SOME = 100
+_MANY = 500
 
 Parts = dict[Variable, tuple[Variable, int]]
-"""The variables that lie in the memory of others, and at which byte of it."""
+"""The variables that are in the memory of others, with the owner and the offset in bytes."""
 
 
 @attrs.frozen
 class Plan:
-    """The plan of memory: the place of each large result in one block.
+    """The positions of temporaries in one block of memory.
 
     Attributes
     ----------
     places
-        The number of each planned variable among the arrays of a piece of memory.
+        The index of each planned variable among the arrays of a block.
     kinds
-        What those arrays are.
+        The avals of those arrays.
     starts
-        The byte of the memory at which each of them begins.
+        The offsets of the arrays in bytes.
     size
-        The bytes of the memory.
+        The size of the block in bytes.
     inside
-        For variables that lie where they will be joined, to what.
+        For variables that are computed inside a concatenation, its result.
     """
 
     places: dict[Variable, int]
@@ -64,7 +66,7 @@ class Plan:
     inside: dict[Variable, Variable]
 
     def arrays(self, memory: Any, places: Sequence[int] | None = None) -> list[Any]:
-        """The arrays that lie in a piece of memory of at least that size; all, or some of them."""
+        """Return all arrays of a block, or those at some indices."""
         found = []
         for place in range(len(self.kinds)) if places is None else places:
             start, kind = self.starts[place], self.kinds[place]
@@ -73,12 +75,12 @@ class Plan:
         return found
 
     def start(self, variable: Variable) -> int:
-        """The byte of the memory at which a variable begins."""
+        """Return the offset of a variable in bytes."""
         return self.starts[self.places[variable]]
 
 
 def is_product(step: Step) -> bool:
-    """Whether a step is a product that can be written to given memory."""
+    """Return whether a step is a matrix product that can be written to given memory."""
     if not isinstance(step, Instruction) or step.primitive not in op.PRODUCTS:
         return False
     kinds = [o.kind for o in step.operands if is_variable(o)]
@@ -86,12 +88,12 @@ def is_product(step: Step) -> bool:
     whole = len(kinds) == len(step.operands) and all(
         kind.is_array and kind.dtype == out.dtype for kind in kinds
     )
-    # Outer products have a way of their own, which is faster.
+    # Outer products have a faster implementation of their own.
     return whole and out.dtype.kind == "f" and kinds[0].shape[-1] != 1
 
 
 def is_join(step: Step) -> bool:
-    """Whether a step puts arrays of one dtype one after the other in memory."""
+    """Return whether a step concatenates arrays of one dtype along the first axis."""
     if not isinstance(step, Instruction) or step.primitive not in op.JOINS:
         return False
     kind = step.outs[0].kind
@@ -115,16 +117,16 @@ def plan(
     own
         Results that have memory of their own, however small they are.
     views
-        Those that lie in the memory of others.
+        Results that are in the memory of others.
     scratch
-        What else needs memory, from a step to another.
+        Scratch memory, with the first and last step that needs it.
     early
-        When results are written to that are so before the step that makes them.
+        Times at which results are first written, if that is before the step that defines them.
     """
     roots: dict[Variable, frozenset[Variable]] = {}
     born: dict[Variable, float] = {}
     last: dict[Variable, float] = {}
-    shown: dict[Variable, Any] = {}  # how planned results, and views of them, lie in memory
+    shown: dict[Variable, Any] = {}  # the memory layout of planned results, and of their views
     for position, step in enumerate(program.steps):
         below = [roots[v] for v in step.reads if v in roots]
         for root in frozenset().union(*below):
@@ -139,13 +141,18 @@ def plan(
         )
         for out in step.outs:
             if out in views:
-                if below and isinstance(step, Instruction):  # others write over operands
+                if below and isinstance(step, Instruction):  # fused ones overwrite operands
                     roots[out] = frozenset().union(*below)
             elif out in own or (made and is_large(out)):
                 roots[out] = frozenset({out})
                 born[out], last[out] = early.get(out, position), position
                 shown[out] = _lying(out.kind)
-            elif not made and below and isinstance(step, Instruction) and not step.primitive.fresh:
+            elif (
+                not made
+                and below
+                and isinstance(step, Instruction)
+                and not step.primitive.facts.fresh
+            ):
                 roots[out] = frozenset().union(*below)
     gone = {root for v in program.outputs if is_variable(v) for root in roots.get(v, ())}
     planned = [v for v in born if v not in gone]
@@ -161,9 +168,9 @@ def _parts(
     born: dict[Variable, float],
     last: dict[Variable, float],
 ) -> Parts:
-    """Results that are made where they will be joined.
+    """Return the results that are computed inside a concatenation that reads them.
 
-    The whole is needed from the first of them on, so they must be most of it.
+    The concatenation needs its memory from the first of them on, so they must be most of it.
     """
     parts: Parts = {}
     for step in program.steps:
@@ -185,21 +192,21 @@ def _parts(
 
 
 def is_large(variable: Variable) -> bool:
-    """Whether a result is an array for which it pays to plan."""
+    """Return whether a result is an array that is large enough to be planned."""
     kind = variable.kind
     return kind.is_array and kind.nbytes >= _LEAST
 
 
 def _lying(kind: Any) -> Any:
-    """An array that lies as one of that kind does, in memory that is not there: only to look at."""
+    """Return an array with the layout of an aval, without memory for its elements."""
     steps = accumulate(kind.shape[:0:-1], mul, initial=kind.dtype.itemsize)
     return as_strided(np.empty(0, kind.dtype), kind.shape, tuple(steps)[::-1] if kind.shape else ())
 
 
 def _copies(step: Instruction, shown: dict[Variable, Any]) -> bool:
-    """Whether a change of shape needs memory of its own; the views that others are join ``shown``.
+    """Return whether a reshape needs memory of its own; record the layout of views in ``shown``.
 
-    What stands in another order than it lies in cannot be seen in another shape.
+    A reshape of a permuted array cannot be a view.
     """
     if step.several:
         return False
@@ -225,15 +232,15 @@ def _packed(
     last: dict[Variable, float],
     parts: Parts,
 ) -> Plan:
-    """Places for variables: the largest first, each in the smallest gap that it fits in.
+    """Assign memory to variables: the largest first, each in the smallest gap that fits.
 
-    A gap lies between those that are needed at the same time.  Little is lost: 0 to 1 % more
-    than the most that is needed at once, for the programs of `benchmarks`.
+    A gap is between variables that are live at the same time.  The programs of `benchmarks` need
+    0 to 1 % more than the maximum that is live at once.
     """
     order = sorted((v for v in variables if v not in parts), key=lambda v: -_bytes(v))
     many = min(_MANY, max(_SOME, sum(_bytes(v) >= _LEAST for v in order)))
     starts: dict[Variable, int] = {}
-    taken: list[tuple[int, int, float, float]] = []  # by whom, from when, and until when
+    taken: list[tuple[int, int, float, float]] = []  # start, stop, first and last use
     for variable in order[:many]:
         size, first, end = _bytes(variable), born[variable], last[variable]
         near = [
@@ -243,7 +250,7 @@ def _packed(
         taken.append((start, start + size, first, end))
     _queue(order[many:], born, last, starts)
     size = max((start + _bytes(v) for v, start in starts.items()), default=0)
-    for part in reversed(parts):  # those in which others lie come after them
+    for part in reversed(parts):  # owners come later, and must be assigned first
         whole, start = parts[part]
         starts[part] = starts[whole] + start
     places = {v: number for number, v in enumerate(variables)}
@@ -258,7 +265,7 @@ def _queue(
     last: dict[Variable, float],
     starts: dict[Variable, int],
 ) -> None:
-    """Places behind all others: each where one of its size was that is not needed any more."""
+    """Assign memory behind the rest; each variable reuses a dead buffer of its own size."""
     end = max((start + _bytes(v) for v, start in starts.items()), default=0)
     free: dict[int, list[int]] = {}
     needed: list[tuple[float, int, int]] = []
@@ -276,7 +283,7 @@ def _queue(
 
 
 def aligned(size: int) -> int:
-    """The bytes from a value of some size to what lies behind it."""
+    """Return a size rounded up to the alignment."""
     return -(-size // _ALIGNED) * _ALIGNED
 
 
@@ -285,7 +292,7 @@ def _bytes(variable: Variable) -> int:
 
 
 def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """The beginning of the smallest gap that has room for a size; or else the end."""
+    """Return the start of the smallest gap that fits a size, or else the end of the memory."""
     least, found, end = 0, None, 0
     for start, stop in taken:
         if size <= start - end and (found is None or start - end < least):

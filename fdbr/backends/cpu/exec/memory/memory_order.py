@@ -1,4 +1,4 @@
-"""Arrays in one order: for kernels that take elements one by one, whichever comes first."""
+"""Common memory order of arrays, for kernels that process elements in any order."""
 
 from typing import Any
 
@@ -8,11 +8,10 @@ __all__ = ["in_one_order"]
 
 
 def in_one_order(*arrays: Any) -> tuple[Any, ...]:
-    """Arrays of one shape whose elements lie in memory in one order, without gaps.
+    """Return arrays of one shape with the same memory order, without gaps.
 
-    They stay as they are where that is so already, as with the results of convolutions, whose
-    channels come last in memory.
-
+    They are returned unchanged if they have one, like the results of convolutions, whose channels
+    are last in memory.
     >>> a = np.zeros((2, 3)).T
     >>> b, c = in_one_order(a, a + 1)
     >>> b is a, c.flags.c_contiguous

@@ -1,8 +1,8 @@
-"""Memory for what programs compute on the way: one pool for all programs and threads.
+"""Workspaces for the temporaries of programs: one pool for all programs and threads.
 
-A run takes a block that is large enough and gives it back.  Blocks that nobody uses are kept, but
-not more bytes of them than a bound, and one block serves programs of different sizes.  Nothing
-here waits: a signal handler may run a program at any point of it.
+A run takes a block that is large enough, and returns it.  Idle blocks are kept up to a bound in
+bytes, and one block serves programs of different sizes.  Nothing here blocks, because a signal
+handler may run a program at any point.
 """
 
 import itertools
@@ -17,15 +17,15 @@ from fdbr.core.util.allocation import give_back_freed_memory
 
 __all__ = ["Block", "give", "kept_bytes", "taker"]
 
-_BOUND = 1 << 28  # bytes that are kept beside the block that was used last
-_LARGE = 1 << 26  # bytes of a block, before which it pays to look for what is free
+_BOUND = 1 << 28  # bytes that are kept besides the last used block
+_LARGE = 1 << 26  # bytes of a new block for which freed memory is returned to the system first
 _MOST = 16  # blocks that are kept
-_SHOWN = 8  # programs whose arrays in a block are kept
+_SHOWN = 8  # programs whose arrays of a block are kept
 _ALIGNED = 64
 
 _numbers = itertools.count()
 _idle: list["Block"] = []
-"""The blocks that nobody uses; the one used last is the last one."""
+"""The idle blocks; the last used one is at the end."""
 
 
 class Block:
@@ -36,8 +36,8 @@ class Block:
     memory
         Its bytes.
     arrays, tables
-        What lies in it, as the program has it that uses it; and what its sequences of kernels know
-        of where that is.
+        The arrays in it of the program that uses it, and the tables of its sequences, which
+        contain their addresses.
     """
 
     __slots__ = ("_shown", "arrays", "memory", "tables")
@@ -55,7 +55,7 @@ class Block:
     def show(
         self, number: int, plan: Plan, places: Sequence[int], templates: Sequence[Template]
     ) -> None:
-        """Have the arrays at some places of a plan, and the tables of sequences."""
+        """Set the arrays at some indices of a plan, and the tables of sequences."""
         found = self._shown.get(number)
         if found is None:
             if len(self._shown) >= _SHOWN:
@@ -67,7 +67,7 @@ class Block:
 
 
 def taker(plan: Plan, places: Sequence[int], templates: Sequence[Template]) -> Callable[[], Block]:
-    """A function that gives a block, with some arrays of a plan in it, and tables of sequences."""
+    """Return a function that takes a block, with some arrays of a plan and tables of sequences."""
     number, size = next(_numbers), plan.size
 
     def take() -> Block:
@@ -79,7 +79,7 @@ def taker(plan: Plan, places: Sequence[int], templates: Sequence[Template]) -> C
 
 
 def _taken(size: int) -> Block:
-    """The smallest block that is large enough, or else a new one in the place of the largest."""
+    """Take the smallest block that is large enough; replace the largest if there is none."""
     while _idle:
         large = [block for block in _idle if block.memory.size >= size]
         found = min(large, key=_size) if large else max(_idle, key=_size, default=None)
@@ -89,13 +89,13 @@ def _taken(size: int) -> Block:
             continue
         if large and found is not None:
             return found
-        del found  # before there is another one
+        del found  # frees its memory before the new block is allocated
         break
     return Block(size)
 
 
 def give(block: Block) -> None:
-    """Take a block back."""
+    """Return a block to the pool."""
     _idle.append(block)
     if len(_idle) > 1:
         while len(_idle) > _MOST or kept_bytes() > _BOUND + block.memory.size:
@@ -106,7 +106,7 @@ def give(block: Block) -> None:
 
 
 def kept_bytes() -> int:
-    """The number of bytes that are kept, and that nobody uses at present."""
+    """Return the number of bytes in idle blocks."""
     return sum([block.memory.size for block in _idle])
 
 

@@ -1,1 +1,1 @@
-"""Convolutions and windows on the CPU."""
+"""Convolutions on the CPU."""

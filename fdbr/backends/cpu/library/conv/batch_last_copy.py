@@ -1,4 +1,4 @@
-"""Arrays laid out with their first axis last: the way of a batch into a convolutional network."""
+"""Copies of arrays with their first axis last, for batches that enter a convolutional network."""
 
 from array import array
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from fdbr.core.primitive import Primitive
 __all__ = ["VALUES"]
 
 _LEAST = 1 << 12  # elements below which NumPy is as fast
-_WORTH = 1 << 16  # elements from which on more threads than one pay
-_BLOCK = 16  # elements that lie side by side and are read together
+_WORTH = 1 << 16  # elements from which on several threads pay
+_BLOCK = 16  # neighbouring elements that are read together: a cache line in float32
 
 _TURN = f"""
 def kernel(table, start, stop, thread):

@@ -1,9 +1,9 @@
-"""The layout for convolutions: arrays with examples last, from one convolution to the next.
+"""The layout pass for convolutions: arrays keep examples last between convolutions.
 
-Convolutions compute with arrays ``(C, *spatial, N)``.  Where that is left to each of them, arrays
-are laid out anew before and after it.  Here the whole program between them works on arrays in
-this order: elementwise steps, reductions and pooling take it over, and sums over all but the
-channels, those of batch norm, become sums over whole rows.
+Convolutions compute on arrays ``(C, *spatial, N)``.  Left to themselves they would transpose arrays
+before and after each.  This pass makes all steps between them work in this order: elementwise
+steps, reductions and pooling.  Sums over all axes but the channels, as in batch norm, become sums
+over contiguous rows.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ _STATISTICS = frozenset({op.STANDARDIZE, op.RESCALE})
 
 
 def lay_batch_last(program: Program) -> Program:
-    """The program with steps on arrays whose examples come last, if it has convolutions."""
+    """Lay out arrays with examples last, if the program has convolutions."""
     if not any(type(s) is Instruction and s.primitive in CONVOLUTIONS for s in program.steps):
         return program
     if not backend_of(program).has_own(PUT_LAST):
@@ -40,12 +40,12 @@ def lay_batch_last(program: Program) -> Program:
 
 
 class _Turning:
-    """The new steps, and in which orders there are arrays."""
+    """Builds the new steps, and records the orders in which each array exists."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
-        self.twins: dict[Variable, Variable] = {}  # with examples last
-        self.missing: set[Variable] = set()  # of which there is only the twin so far
+        self.twins: dict[Variable, Variable] = {}  # the variables with examples last
+        self.missing: set[Variable] = set()  # variables that exist with examples last only
 
     def take(self, step: Step) -> None:
         """Add a step in the order that suits it."""
@@ -55,7 +55,7 @@ class _Turning:
             self.steps.append(step)
 
     def original(self, operand: Any) -> Any:
-        """An operand with examples first, which is made where there is none."""
+        """Return an operand with examples first, permuted if need be."""
         if type(operand) is Variable and operand in self.missing:
             self.missing.remove(operand)
             axes = back(len(operand.kind.shape))
@@ -63,7 +63,7 @@ class _Turning:
         return operand
 
     def _twin(self, operand: Any) -> Any:
-        """An operand with examples last."""
+        """Return an operand with examples last, permuted if need be."""
         if operand not in self.twins:
             shape = operand.kind.shape
             made = self._new(operand, [shape[axis] for axis in forward(len(shape))])
@@ -78,7 +78,7 @@ class _Turning:
         self.steps.append(Instruction(primitive, tuple(operands), params, tuple(outs)))
 
     def _outs(self, step: Instruction) -> tuple[Variable, ...]:
-        """The twins of what a step makes."""
+        """Return new variables with examples last for the results of a step."""
         for out in step.outs:
             shape = out.kind.shape
             self.twins[out] = self._new(out, [shape[axis] for axis in forward(len(shape))])
@@ -93,17 +93,17 @@ class _Turning:
         )
         return True
 
-    # --- the kinds of steps ---
+    # --- by class of step ---
 
     def _turned(self, step: Instruction) -> bool:
-        """Add a step with examples last; whether it can be."""
+        """Add a step with examples last; return whether that is possible."""
         if step.primitive in EXAMPLES_LAST:
             return self._windows(step, *EXAMPLES_LAST[step.primitive])
         if not any(type(o) is Variable and o in self.twins for o in step.operands):
             return False
-        if step.primitive.fold or step.primitive in _STATISTICS:
+        if step.primitive.facts.fold or step.primitive in _STATISTICS:
             return self._reduction(step)
-        if step.primitive.elementwise:
+        if step.primitive.facts.elementwise:
             return self._elementwise(step)
         return False
 
@@ -133,7 +133,7 @@ class _Turning:
         return self._put(step, step.primitive, operands, step.params, self._outs(step))
 
     def _aligned(self, operand: Any, rank: int) -> Any:
-        """An operand as it broadcasts to arrays with examples last."""
+        """Return an operand such that it broadcasts to arrays with examples last."""
         kind = kind_of(operand)
         if not kind.shape:
             return operand

@@ -1,6 +1,6 @@
-"""Convolutions under `jit`: those of `library.conv.correlations`, with `relu` in the same kernel.
+"""Convolutions in compiled programs: those of `library.conv.correlations`, with fused `relu`.
 
-Arrays lie in memory with their examples last, as the layout pass has them, or in order.
+Arrays have their examples last in memory, as the layout pass arranges, or first.
 """
 
 import math
@@ -23,7 +23,7 @@ from fdbr.ops.nn.windows import Geometry, Sizes
 
 __all__ = ["VALUES"]
 
-_WORTH = 1 << 16  # multiplications for which a kernel is worth being made
+_WORTH = 1 << 16  # multiplications that are worth compiling a kernel
 
 
 def _correlated(

@@ -1,6 +1,6 @@
-"""Correlations in LLVM's language: products of weights and windows that lie side by side.
+"""LLVM code of correlations: products of weights and packed windows.
 
-Tiles of a product stay in registers while all taps of a block are added up.
+Tiles of the product stay in registers while all taps of a block are added.
 """
 
 import functools
@@ -13,10 +13,10 @@ __all__ = ["correlating", "turning"]
 
 
 def _tile(t: VectorTypes, high: int, wide: int, step: int) -> str:
-    """A tile of a product: so many outputs and vectors of windows, which are added to ``out``.
+    """Return the code of a tile: ``high`` outputs and ``wide`` vectors of windows.
 
-    It begins with the bias at the first taps, and with what there is at others.  The weights lie
-    side by side, as `turning` put them, ``step`` for each tap.
+    It starts from the bias at the first taps, and from ``out`` at later ones.  The weights are
+    packed by `turning`, ``step`` for each tap.
     """
     name, tiles = f"@tile{high}", [(o, i) for o in range(high) for i in range(wide)]
     text = f"""
@@ -82,10 +82,10 @@ after:
 
 @functools.cache
 def turning(size: int, high: int) -> str:
-    """The kernel that puts weights side by side: those of each tile of outputs, tap by tap.
+    """Return the kernel that packs weights: those of each tile of outputs, tap by tap.
 
-    Its table has the addresses of the weights, of the distances of taps, and of where they go; how
-    far apart outputs and groups are, in bytes; how many outputs a group has, tiles of them, taps.
+    Its table has the addresses of the weights, of the offsets of taps, and of the target; the
+    distances of outputs and groups in bytes; the outputs of a group, its tiles, and its taps.
     """
     one = "float" if size == 4 else "double"
     addresses = ("weight", "offsets", "out")
@@ -154,17 +154,17 @@ end:
 
 
 def correlating(size: int, lanes: int, high: int, rest: int, wide: int, stride: int) -> str:
-    """The kernel that writes a correlation.
+    """Return the kernel of a correlation.
 
     Parameters
     ----------
     size, lanes
-        The bytes of a number, and how many a vector has.
+        The bytes of a number, and the numbers of a vector.
     high, rest, wide
-        How many outputs a tile has, the last one in each share of the outputs if that is not as
-        many (0 if it is), and how many vectors.
+        The outputs of a tile, those of the last tile in each share of the outputs if they are
+        fewer (otherwise 0), and the vectors of a tile.
     stride
-        How far windows are apart along the last axis, if that is 1 or 2, and else 0.
+        The distance of windows along the last axis if that is 1 or 2, and else 0.
     """
     t = VectorTypes(size, lanes)
     text = UNIT + t.declared() + packing(t, stride)

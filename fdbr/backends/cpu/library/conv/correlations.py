@@ -1,9 +1,9 @@
-"""Convolutions as products of matrices that are made in the cache, block by block.
+"""Convolutions as products of matrices that are built in the cache, block by block.
 
-No column of windows ever lies in memory, nor does the padding.  Three functions are derivatives of
-each other: `correlation`, `transposed_correlation` and `inner_correlation`.  Arrays are of shape
-``(N, C, *spatial)`` and lie in memory so, or as ``(C, *spatial, N)``: results lie as what they are
-made of does.
+The full matrix of windows and the padding are never stored in memory.  The three functions are
+derivatives of each other: `correlation`, `transposed_correlation` and `inner_correlation`.  Arrays
+have shape ``(N, C, *spatial)``, in memory in this order or as ``(C, *spatial, N)``; results have
+the memory order of their operands.
 """
 
 import functools
@@ -24,8 +24,8 @@ from fdbr.core.expr import FLOATS
 
 __all__ = ["Axes", "Axis", "axes_of", "correlation", "inner_correlation", "transposed_correlation"]
 
-_PART = 1 << 15  # weights from which on more threads than one pay
-_FEW = 128  # windows of an example
+_PART = 1 << 15  # weights from which on several threads pay
+_FEW = 128  # windows of an example below which vectors over all examples are longer
 
 
 def axes_of(
@@ -36,14 +36,14 @@ def axes_of(
     counts: Sequence[int],
     size: Sequence[int],
 ) -> Axes:
-    """The axes of windows that are given field by field."""
+    """Return the axes of windows whose geometry is given field by field."""
     return tuple(map(Axis, kernel, apart, before, stride, counts, size))
 
 
 def correlation(
     x: Any, weight: Any, bias: Any, axes: Axes, groups: int, positive: bool = False
 ) -> Any:
-    """``bias[o] + sum(weight[o, c, k] * x[n, c, p * stride - before + k * apart])``.
+    """Compute ``bias[o] + sum(weight[o, c, k] * x[n, c, p * stride - before + k * apart])``.
 
     Parameters
     ----------
@@ -54,16 +54,16 @@ def correlation(
     bias
         Shape ``(O,)``, or `None`.
     axes
-        How the windows lie.
+        The geometry of the windows.
     groups
-        Into how many parts channels are divided.
+        The number of groups of channels.
     positive
-        Whether zero stands in the place of what is less.
+        Whether negative results are replaced by zero.
 
     Returns
     -------
     array or None
-        Shape ``(N, O, *counts)``; `None` where no kernel computes it.
+        Shape ``(N, O, *counts)``; `None` if there is no kernel for it.
     """
     given = (x, weight) if bias is None else (x, weight, bias)
     if not _computed(given):
@@ -81,19 +81,19 @@ def correlation(
 
 
 def transposed_correlation(y: Any, weight: Any, axes: Axes, groups: int) -> Any:
-    """Give each element the sum over all windows that it is in: `correlation` transposed.
+    """Sum for each element over all windows that contain it: `correlation` transposed.
 
     Parameters
     ----------
     y
         Shape ``(N, O, *counts)``.
     weight, axes, groups
-        Those of the correlation, to whose ``x`` this goes.
+        Those of the correlation, of whose ``x`` the result is the cotangent.
 
     Returns
     -------
     array or None
-        Shape ``(N, C, *spatial)``; `None` where no kernel computes it.
+        Shape ``(N, C, *spatial)``; `None` if there is no kernel for it.
     """
     if not _computed((y, weight)):
         return None
@@ -128,7 +128,7 @@ def transposed_correlation(y: Any, weight: Any, axes: Axes, groups: int) -> Any:
 
 
 def inner_correlation(x: Any, y: Any, axes: Axes, groups: int) -> Any:
-    """``sum(y[n, o, p] * x[n, c, p * stride - before + k * apart])`` over examples and windows.
+    """Sum ``y[n, o, p] * x[n, c, p * stride - before + k * apart]`` over examples and windows.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def inner_correlation(x: Any, y: Any, axes: Axes, groups: int) -> Any:
     Returns
     -------
     array or None
-        Shape ``(O, C // groups, *kernel)``; `None` where no kernel computes it.
+        Shape ``(O, C // groups, *kernel)``; `None` if there is no kernel for it.
     """
     if not _computed((x, y)):
         return None
@@ -168,9 +168,9 @@ def _computed(arrays: Sequence[Any]) -> bool:
 
 
 def _laid(x: Any, windows: Sequence[int]) -> tuple[Any, bool, bool]:
-    """An array in one of the two orders, whether examples are last, and whether they were not.
+    """Return an array in one of the two orders, whether examples are last, and were first before.
 
-    Windows that are few for each example are more with all examples beside each other.
+    If each example has few windows, vectors over all examples are longer.
     """
     if not x.flags.c_contiguous and x.transpose((*range(1, x.ndim), 0)).flags.c_contiguous:
         return x, True, False
@@ -179,7 +179,7 @@ def _laid(x: Any, windows: Sequence[int]) -> tuple[Any, bool, bool]:
 
 
 def _in_order(x: Any, last: bool) -> Any:
-    """An array that lies in memory in order, or with its examples last."""
+    """Return an array that is contiguous in memory, or with its examples last."""
     if not last:
         return np.ascontiguousarray(x)
     return _batch_first(np.ascontiguousarray(x.transpose((*range(1, x.ndim), 0))))
@@ -190,7 +190,7 @@ def _batch_first(x: Any) -> Any:
 
 
 def _made(count: int, channels: int, size: tuple[int, ...], dtype: Any, last: bool) -> Any:
-    """A new array."""
+    """Return a new array."""
     if last:
         return _batch_first(np.empty((channels, *size, count), dtype))
     return np.empty((count, channels, *size), dtype)
@@ -198,7 +198,7 @@ def _made(count: int, channels: int, size: tuple[int, ...], dtype: Any, last: bo
 
 @functools.lru_cache(512)
 def _tap_steps(strides: tuple[int, ...], channels: tuple[int, ...], axes: Axes) -> Any:
-    """The places of the weights of taps: bytes from the first one on."""
+    """Return the offsets of the weights of taps from the first one, in bytes."""
     total = np.zeros(1, np.int64)
     for step, length in zip(strides, (channels[0], *[a.taps for a in axes]), strict=True):
         total = (total[:, None] + step * np.arange(length, dtype=np.int64)).ravel()
@@ -206,7 +206,7 @@ def _tap_steps(strides: tuple[int, ...], channels: tuple[int, ...], axes: Axes) 
 
 
 class _Part(NamedTuple):
-    """Every so many elements of an axis, the windows they are in, and the taps by which."""
+    """The elements of an axis with one phase, the windows that contain them, and their taps."""
 
     first: int
     axis: Axis
@@ -216,7 +216,7 @@ class _Part(NamedTuple):
 
 @functools.lru_cache(512)
 def _phases(axis: Axis) -> list[_Part]:
-    """The parts of an axis whose elements have one remainder by the stride, with their windows."""
+    """Return the phases of an axis: elements with equal remainders by the stride."""
     found = []
     for first in range(min(axis.stride, axis.length)):
         number = -(-(axis.length - first) // axis.stride)
@@ -237,7 +237,7 @@ def _phases(axis: Axis) -> list[_Part]:
 
 
 class _Rows(NamedTuple):
-    """The weights: their address, the distances of taps, outputs and groups, in bytes."""
+    """The weights: their address, and the distances of taps, outputs and groups, in bytes."""
 
     address: int
     taps: Any
@@ -265,7 +265,7 @@ def _correlate(
 
 
 def _turned(weights: _Rows, high: int, groups: int, outputs: int, dtype: Any) -> Any:
-    """Weights side by side as the tiles of a correlation read them."""
+    """Return the weights in the order in which the tiles of a correlation read them."""
     tiles, taps = -(-outputs // high), len(weights.taps)
     out = np.empty(groups * tiles * taps * high, dtype)
     table = array("q", (weights.address, weights.taps.ctypes.data, out.ctypes.data))

@@ -1,6 +1,6 @@
-"""The gradients of correlations' weights in LLVM's language: inner products of windows.
+"""LLVM code of the weight gradients of correlations: inner products over windows.
 
-Tiles of them stay in registers while all windows of a block are added up.
+Tiles of the result stay in registers while all windows of a block are added.
 """
 
 from fdbr.backends.cpu.codegen.vector_types import VectorTypes
@@ -10,7 +10,7 @@ __all__ = ["inner"]
 
 
 def _dots(t: VectorTypes, high: int, wide: int) -> str:
-    """Inner products of so many rows of ``y`` and of the block, which are added to ``out``."""
+    """Return code that adds inner products of ``high`` rows of ``y`` and ``wide`` of the block."""
     tiles = [(o, i) for o in range(high) for i in range(wide)]
     text = f"""
 define internal void @dots{high}.{wide}(ptr %y, i64 %step, ptr %block, i64 %pitch, i64 %count,
@@ -86,11 +86,11 @@ entry:
 
 
 def inner(size: int, lanes: int, high: int, rest: int, wide: int, stride: int) -> str:
-    """The kernel that writes the inner products of channels of ``y`` with taps of ``x``.
+    """Return the kernel of the inner products of channels of ``y`` with taps of ``x``.
 
-    Of the table, ``weight`` is ``y``, whose channels are ``weight.step`` apart, its groups
-    ``weight.group``, and its examples ``out.example``; ``out`` has ``out.step`` from output to
-    output; ``shares`` are those of the taps of a group, with ``taps`` in each.
+    In its table ``weight`` is ``y``; the distances of its channels are ``weight.step``, of groups
+    ``weight.group``, and of examples ``out.example``.  Outputs are ``out.step`` apart in ``out``.
+    ``shares`` are those of the taps of a group, with ``taps`` in each.
     """
     t = VectorTypes(size, lanes)
     text = UNIT + t.declared() + packing(t, stride)

@@ -1,7 +1,7 @@
-"""Windows side by side in the cache, in LLVM's language: what correlations begin with.
+"""LLVM code that packs windows in the cache, the first part of correlations.
 
-A *tap* is a channel and a position of the kernel; its row has the element of every window of a
-block.  Distances are in elements where nothing else is said.
+A *tap* is a channel and a kernel position; its row has the element of every window of a block.
+Distances are in elements unless stated otherwise.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,17 +17,17 @@ FIELDS = (
     *("before", "channel", "example", "group", "outputs", "weight.step", "weight.group"),
     *("out.step", "out.example", "block", "blocks", "taps", "pitch", "shares", "share", "positive"),
 )
-"""The table's entries, in their order.
+"""The table's entries, in order.
 
-The counter of units of work and their number; five addresses; the memory for blocks of rows, and
-the bytes of it for each thread; how many examples and channels there are, positions of the kernel
-along all axes but the last, positions along the last, rows of windows, windows in each; the length
-of the last axis, how far windows are apart there, elements within one, and the padding before; how
-far apart the channels, examples and groups of ``x`` are; how many outputs a group has; how far
-apart their weights are, and those of groups, in bytes; how far apart are the rows and the examples
-of what comes out; windows in a block, blocks in an example, taps in a block, elements from one row
-of a block to the next; of how many shares of the outputs each is a unit, and outputs in each; and
-whether zero is written in the place of what is less.
+The counter of units of work and their number; five addresses; the scratch memory, and its bytes for
+each thread; the numbers of examples and channels, of kernel positions along all axes but the last,
+of positions along the last, of rows of windows, and of windows in each; along the last axis its
+length, the distance of windows, the distance of elements in one, and the padding before; the
+distances of channels, examples and groups of ``x``; the number of outputs in a group; the distances
+of their weights, and of those of groups, in bytes; the distances of rows and examples of the
+result; the windows of a block, blocks of an example, taps of a block, and the distance of rows in
+it; the number of shares of the outputs, and the outputs in each; and whether negative results are
+replaced by zero.
 """
 
 _ADDRESSES = ("x", "weight", "out", "bias", "places")
@@ -35,9 +35,9 @@ KEPT = "length stride apart before channel rows columns leads wide pitch".split(
 
 
 def begun(unused: Iterable[str], before: str = "") -> str:
-    """The beginning of a kernel: one unit of work after the other, as long as there are some.
+    """Return the beginning of a kernel, which takes units of work as long as there are any.
 
-    Entries that are ``unused`` are not loaded; ``before`` stands before the first unit.
+    Entries that are ``unused`` are not loaded; ``before`` is code before the first unit.
     """
     kept = {*KEPT} - {"rows", "columns", "leads", "wide", "pitch"}
     names = {*FIELDS} - {"counter", "places", *kept, *unused}
@@ -65,9 +65,9 @@ declare i64 @llvm.smin.i64(i64, i64)
 
 
 def _read(t: VectorTypes, stride: int) -> str:
-    """Read the elements at ``%at`` and those after them, ``stride`` apart: 0 for any number.
+    """Return code that reads elements from ``%at`` on, ``stride`` apart; a stride of 0 may be any.
 
-    There are zeros in the place of elements that are not there.
+    Elements outside of the row are zeros.
     """
 
     def inside(name: str, lanes: str, start: str) -> str:
@@ -100,10 +100,10 @@ def _read(t: VectorTypes, stride: int) -> str:
 
 
 def packing(t: VectorTypes, stride: int) -> str:
-    """Put the elements of windows side by side, and zeros for those in the padding.
+    """Return the function that packs the elements of windows, with zeros for the padding.
 
-    A vector may reach beyond a row: what comes after it is written later, and there is room behind
-    the last one.
+    Vectors may be written beyond the end of a row: the next row is written later, and there is
+    space behind the last one.
     """
     return f"""
 define internal void @pack(ptr %table, ptr %x, i64 %first, i64 %last, i64 %begin, i64 %count,
@@ -182,7 +182,7 @@ end:
 
 
 def heights(high: int, rest: int) -> Iterator[int]:
-    """The numbers of outputs for which there are tiles."""
+    """Yield the heights of tiles that a kernel needs."""
     yield high
     if rest and rest != high:
         yield rest

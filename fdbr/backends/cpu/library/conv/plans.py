@@ -1,4 +1,4 @@
-"""Plans for correlations: the blocks into which they are divided, and the kernels."""
+"""Plans of correlations: the division into blocks, and the kernels."""
 
 import functools
 import math
@@ -15,11 +15,11 @@ from fdbr.backends.cpu.runtime.pool import launch, thread_count
 
 __all__ = ["Axes", "Axis", "CorrelationPlan", "Problem", "inner_plan", "plan"]
 
-_BLOCK = 3 << 17  # bytes of a block: they stay in the cache of one core
-_DEPTH = 256  # taps of a block
-_ROW = 3 << 10  # bytes of a row of a block of which inner products are made
-_UNITS = 2  # of work, at least, for each thread
-_WORTH = 1 << 20  # multiplications from which on more threads than one pay
+_BLOCK = 3 << 17  # bytes of a block, which stays in the L2 cache of a core
+_DEPTH = 256  # taps of a block, at most
+_ROW = 3 << 10  # bytes of a row of a block in inner products, which stays in the L1 cache
+_UNITS = 2  # units of work for each thread, at least, so that a late thread delays little
+_WORTH = 1 << 20  # multiplications from which on several threads pay
 _ALIGNED = 64
 
 
@@ -29,12 +29,12 @@ class Axis(NamedTuple):
     Attributes
     ----------
     taps, apart, before
-        The elements of a window, how far they are from each other, and the padding before (less
-        than 0 if windows begin behind the first element).
+        The elements of a window, their distance, and the padding before (negative if windows
+        begin after the first element).
     stride, windows
-        How far windows are from each other, and how many there are.
+        The distance of windows, and their number.
     length
-        How many elements there are.
+        The number of elements.
     """
 
     taps: int
@@ -49,7 +49,7 @@ Axes = tuple[Axis, ...]
 
 
 class Problem(NamedTuple):
-    """All that a plan depends on; ``last`` tells that examples are the last axis in memory."""
+    """Everything that a plan depends on; ``last``: examples are the last axis in memory."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -61,7 +61,7 @@ class Problem(NamedTuple):
 
 
 class CorrelationPlan:
-    """A kernel, and its table but for addresses."""
+    """A kernel, and its table without the addresses of arrays."""
 
     def __init__(self, address: int, places: Any, entries: dict[str, int], work: int) -> None:
         self.address, self.places = address, places
@@ -72,7 +72,7 @@ class CorrelationPlan:
         self.words = array("q", [entries.get(name, 0) for name in FIELDS])
 
     def run(self, x: int, weight: int, out: int, **others: int) -> None:
-        """Run it, in memory of its own."""
+        """Run it, with scratch memory of its own."""
         scratch = np.empty(self.threads * self.space + _ALIGNED, np.uint8)
         words = array("q", self.words)
         given = {"x": x, "weight": weight, "out": out, "scratch": _aligned(scratch), **others}
@@ -89,7 +89,7 @@ def _aligned(scratch: Any) -> int:
 
 
 def _flattened(problem: Problem) -> tuple[int, Axes]:
-    """The number of examples, and the axes in memory: the examples may be the last."""
+    """Return the number of examples, and the axes in memory, where examples may be the last."""
     count, axes = problem.shape[0], problem.axes
     if not problem.last:
         return count, axes
@@ -101,7 +101,7 @@ def _flattened(problem: Problem) -> tuple[int, Axes]:
 
 
 def _places(axes: Axes) -> Any:
-    """Starts of rows of ``x``, by positions and windows of all axes but the last; -1 outside."""
+    """Return starts of rows of ``x``, by positions and windows of leading axes; -1 if outside."""
     lengths = [a.length for a in axes[1:]]
     apart = [math.prod(lengths[i:]) for i in range(len(lengths) + 1)]
     total, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
@@ -116,7 +116,7 @@ def _places(axes: Axes) -> Any:
 
 
 def _common(problem: Problem) -> tuple[dict[str, int], Any, int, int]:
-    """The entries of both kernels' tables, the places, and how many windows and taps there are."""
+    """Return the entries that both kernels share, the starts, and the counts of windows, taps."""
     examples, axes = _flattened(problem)
     places, end = _places(axes), axes[-1]
     size = math.prod([a.length for a in axes])
@@ -141,7 +141,7 @@ def _common(problem: Problem) -> tuple[dict[str, int], Any, int, int]:
 
 
 def _block_entries(problem: Problem, windows: int, block: int, depth: int) -> dict[str, int]:
-    """The entries for blocks of so many windows and taps."""
+    """Return the entries for blocks of some windows and taps."""
     size = problem.dtype.itemsize
     lanes = vector_bytes() // size
     pitch = block + lanes
@@ -155,7 +155,7 @@ def _block_entries(problem: Problem, windows: int, block: int, depth: int) -> di
 
 
 def _share(number: int, parts: int, multiple: int = 1) -> int:
-    """The size of each of some parts, rounded up to a multiple."""
+    """Return the size of each of some parts, rounded up to a multiple."""
     return -(-number // (parts * multiple)) * multiple
 
 
@@ -165,7 +165,7 @@ def _near(stride: int) -> int:
 
 @functools.lru_cache(1024)
 def plan(problem: Problem) -> tuple[CorrelationPlan, int]:
-    """The plan of a correlation, and the number of outputs in its tiles."""
+    """Return the plan of a correlation, and the number of outputs in its tiles."""
     entries, places, windows, taps = _common(problem)
     size, outputs = problem.dtype.itemsize, problem.outputs
     lanes = vector_bytes() // size
@@ -194,7 +194,7 @@ def plan(problem: Problem) -> tuple[CorrelationPlan, int]:
 
 
 def _tile(outputs: int, windows: int, lanes: int) -> tuple[int, int]:
-    """The tile of a correlation that takes the least time: full registers, and little beyond."""
+    """Return the tile of a correlation with the lowest estimated time."""
     tiles = ((12, 2), (8, 3), (6, 4)) if vector_bytes() == 64 else ((6, 2), (4, 3), (4, 2))
     if outputs < 4:
         return outputs, 4
@@ -212,7 +212,7 @@ def _tile(outputs: int, windows: int, lanes: int) -> tuple[int, int]:
 
 @functools.lru_cache(1024)
 def inner_plan(problem: Problem) -> CorrelationPlan:
-    """The plan of the inner products of windows."""
+    """Return the plan of the inner products of windows."""
     entries, places, windows, taps = _common(problem)
     size, outputs = problem.dtype.itemsize, problem.outputs
     lanes = vector_bytes() // size
@@ -223,7 +223,7 @@ def inner_plan(problem: Problem) -> CorrelationPlan:
         shares = -(-shares // thread_count()) * thread_count()
     depth = _share(taps, shares, wide)
     shares = -(-taps // depth)
-    # In the same blocks on any number of threads, for they are added up one by one.
+    # Blocks do not depend on the number of threads, because they fix the order of additions.
     block = _share(windows, -(-windows * size // _ROW), lanes)
     entries |= _block_entries(problem, windows, block, depth) | {
         "shares": shares,

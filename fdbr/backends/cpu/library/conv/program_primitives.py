@@ -1,12 +1,13 @@
-"""Primitives that programs alone have: passes make steps of them, and they have no rules.
+"""Primitives that occur only in programs: passes insert them, and they have no rules.
 
-Their values say what they compute, by the primitives that they stand for.
+Their values define what they compute, in terms of the primitives that they replace.
 """
 
-import copy
 import functools
 from collections.abc import Callable
 from typing import Any
+
+import attrs
 
 from fdbr.compiler.ir import op
 from fdbr.core.primitive import Primitive
@@ -28,23 +29,20 @@ Value = Callable[..., Any]
 
 
 def _derived(primitive: Primitive, name: str, value: Value) -> Primitive:
-    made = copy.copy(primitive)
-    made.name, made.value, made.rules = name, value, None
-    made.kind, made.forward, made.batch, made.fresh = "constant", None, None, True
-    made.total = True
-    return made
+    facts = attrs.evolve(primitive.facts, fresh=True, total=True)
+    return Primitive(name, "constant", value, None, None, None, facts, registered=False)
 
 
 # --- with examples last -------------------------------------------------------------
 
 
 def forward(rank: int) -> tuple[int, ...]:
-    """The permutation by which the first axis becomes the last."""
+    """Return the permutation that moves the first axis to the end."""
     return (*range(1, rank), 0)
 
 
 def back(rank: int) -> tuple[int, ...]:
-    """The permutation by which the last axis becomes the first."""
+    """Return the permutation that moves the last axis to the front."""
     return (rank - 1, *range(rank - 1))
 
 
@@ -61,7 +59,7 @@ EXAMPLES_LAST: dict[Primitive, tuple[tuple[int, ...], bool]] = {
 
 
 def to_last(value: Value, turned: tuple[int, ...], whole: bool) -> Value:
-    """A value for operands that have examples last, and maybe such a result."""
+    """Return a value function for operands, and maybe a result, with examples last."""
 
     @functools.wraps(value)
     def value_last(xp: Any, *operands: Any, **params: Any) -> Any:
@@ -75,7 +73,7 @@ def to_last(value: Value, turned: tuple[int, ...], whole: bool) -> Value:
 
 
 CONVOLUTIONS = frozenset({op.CONV, op.CONV_BIASED, op.CONV_INPUT, op.CONV_KERNEL})
-"""Those among them that are convolutions."""
+"""The primitives among them that are convolutions."""
 
 last: dict[Primitive, Primitive] = {
     primitive: _derived(primitive, f"{primitive.name}_last", to_last(primitive.value, *how))
@@ -85,7 +83,7 @@ last: dict[Primitive, Primitive] = {
 
 
 def _put_last(xp: Any, x: Any) -> Any:
-    """An array with its first axis put last, laid out so in memory of its own."""
+    """Return a copy of an array with its first axis last."""
     return xp.transpose(x, forward(x.ndim)).copy()
 
 
@@ -93,7 +91,7 @@ PUT_LAST = _derived(op.PERMUTE, "put_last", _put_last)
 """The primitive that moves examples from the first axis to the last one."""
 
 
-# --- several in one -----------------------------------------------------------------
+# --- fused primitives ---------------------------------------------------------------
 
 
 def _then_relu(primitive: Primitive) -> Primitive:
@@ -107,11 +105,11 @@ WITH_RELU: dict[Primitive, Primitive] = {
     primitive: _then_relu(primitive)
     for primitive in (op.CONV, op.CONV_BIASED, last[op.CONV], last[op.CONV_BIASED])
 }
-"""`relu` of what a primitive gives."""
+"""Primitives followed by `relu`, by the primitive."""
 
 
 def _pulled(xp: Any, ct: Any, x: Any, out: Any, *, geometry: Any, size: Any, positive: bool) -> Any:
-    """The cotangent of what `max_pool` took, or of what `relu` took that gave it."""
+    """Return the cotangent of the operand of `max_pool`, or of a `relu` before it."""
     winners = op.WINDOW_WINNERS.value(xp, x, out, geometry=geometry)
     found = op.TO_WINNERS.value(xp, ct, winners, geometry=geometry, size=size)
     return found * (x > 0) if positive else found
@@ -124,8 +122,8 @@ PULLED: dict[Primitive, Primitive] = {
         _PULLED, "pulled_windows_last", to_last(_pulled, (0, 1, 2), True)
     ),
 }
-"""``to_winners`` together with ``window_winners``."""
+"""``to_winners`` fused with ``window_winners``."""
 
 _LAST_WITH_RELU = [WITH_RELU[last[primitive]] for primitive in (op.CONV, op.CONV_BIASED)]
 IN_ORDER = frozenset({PUT_LAST, *last.values(), *_LAST_WITH_RELU, PULLED[last[op.TO_WINNERS]]})
-"""The primitives for examples last, whose results are laid out in order."""
+"""The primitives for examples last whose results are contiguous."""

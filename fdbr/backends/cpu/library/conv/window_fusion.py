@@ -1,4 +1,4 @@
-"""Steps around windows that one kernel does: `relu` after a convolution, and before `max_pool`."""
+"""Fusion of steps around windows: `relu` after a convolution, and before `max_pool`."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["fuse_windows"]
 
 
 def fuse_windows(program: Program) -> Program:
-    """Join steps around windows; those that nobody reads any more are dropped."""
+    """Fuse steps around windows; drop those that become unused."""
     if not any(type(s) is Instruction and s.primitive in _FINDERS for s in program.steps):
         return program
     backend, facts = backend_of(program), Facts(count_reads(program))
@@ -35,7 +35,7 @@ def _made(step: Instruction, primitive: Primitive, operands: Any, params: Any) -
 
 
 def _relu(step: Instruction, facts: Facts) -> Instruction | None:
-    """``relu(conv(...))``, where nobody else reads what the convolution gives."""
+    """Match ``relu(conv(...))``, if the convolution has no other readers."""
     maker = facts.only_made_by(step.operands[0], *WITH_RELU)
     if maker is None:
         return None
@@ -43,7 +43,7 @@ def _relu(step: Instruction, facts: Facts) -> Instruction | None:
 
 
 def _to_winners(step: Instruction, facts: Facts) -> Instruction | None:
-    """``to_winners(ct, window_winners(x, out))``."""
+    """Match ``to_winners(ct, window_winners(x, out))``."""
     ct, winners = step.operands
     first = step.primitive is op.TO_WINNERS
     wanted = op.WINDOW_WINNERS if first else last[op.WINDOW_WINNERS]
@@ -55,7 +55,7 @@ def _to_winners(step: Instruction, facts: Facts) -> Instruction | None:
 
 
 def _multiply(step: Instruction, facts: Facts) -> Instruction | None:
-    """``pulled_windows(ct, x, out) * (x > 0)``."""
+    """Match ``pulled_windows(ct, x, out) * (x > 0)``."""
     for pulled, sign in (step.operands, step.operands[::-1]):
         maker = facts.only_made_by(pulled, *PULLED.values())
         mask = facts.made_by(sign, op.GREATER)

@@ -1,7 +1,7 @@
-"""Sums over the elements of windows, each product by itself: convolutions with few channels each.
+"""Convolutions with few channels in each group, by direct sums over the elements of windows.
 
-As products of matrices they would take more time to arrange than to compute.  Arrays are of shape
-``(N, C, *spatial)``; a vector has windows beside each other, and the last axis is the innermost.
+As matrix products they would take more time to arrange than to compute.  Arrays have shape
+``(N, C, *spatial)``; a vector holds neighbouring windows along the last axis.
 """
 
 import math
@@ -17,16 +17,16 @@ from fdbr.core.expr import FLOATS, InexpressibleError
 
 __all__ = ["Windows", "by_position", "over_windows"]
 
-_POSITIONS = 64  # of a kernel, at most: each has instructions of its own
-_OUTPUTS = 4  # at most, that are computed of the same elements at once
-_ADDITIONS = 16  # that take as long as an element of a window
-_SHORTEST = 8  # windows beside each other, below which vectors are empty
+_POSITIONS = 64  # kernel positions, at most: the code is unrolled over them
+_OUTPUTS = 4  # output channels that are computed from the same elements, at most
+_ADDITIONS = 16  # estimated cost of an element of a window, in additions
+_SHORTEST = 8  # windows along the last axis below which vectors are mostly empty
 
 
 def over_windows(
     x: Any, weight: Any, bias: Any, windows: Windows, counts: tuple[int, ...], groups: int
 ) -> Any:
-    """For each window the sum of its elements times weights; `None` where no kernel can do it.
+    """Return for each window the sum of its elements times weights; `None` if there is no kernel.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ def over_windows(
     bias
         Shape ``(O,)``, or `None`.
     windows, counts
-        How windows lie, and how many there are along each axis.
+        The geometry of windows, and their number along each axis.
     groups
-        Into how many parts the channels are divided.
+        The number of groups of channels.
     """
     if not expected():
         return None
@@ -51,10 +51,10 @@ def over_windows(
 
 
 def by_position(x: Any, y: Any, windows: Windows, inputs: int) -> Any:
-    """For each position of the kernel the sum of elements of ``x`` times those of ``y``.
+    """Return for each kernel position the sum of elements of ``x`` times those of ``y``.
 
-    ``y`` has an element for each window: shape ``(N, O, *counts)``; to each of its channels belong
-    ``inputs`` of ``x``.  The result has shape ``(N, O, inputs, *kernel)``.
+    ``y`` has an element for each window: shape ``(N, O, *counts)``; each of its channels belongs to
+    ``inputs`` channels of ``x``.  The result has shape ``(N, O, inputs, *kernel)``.
     """
     if not expected():
         return None

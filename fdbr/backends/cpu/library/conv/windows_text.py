@@ -1,4 +1,4 @@
-"""Kernels over the elements of windows in LLVM's language: a vector has windows side by side."""
+"""LLVM code of kernels over the elements of windows; vectors hold neighbouring windows."""
 
 import functools
 import itertools
@@ -13,11 +13,11 @@ from fdbr.backends.cpu.codegen.vector_types import VectorTypes
 
 __all__ = ["WindowText", "Windows", "correlated", "summed"]
 
-_AT_ONCE = 12  # positions of which sums are in registers
+_AT_ONCE = 12  # kernel positions whose sums fit into registers
 
 
 class Windows(NamedTuple):
-    """The geometry of windows: an entry for each spatial axis in each field; the padding before."""
+    """The geometry of windows: an entry for each spatial axis in each field; padding before."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -26,16 +26,16 @@ class Windows(NamedTuple):
 
 
 class WindowText(VectorTypes):
-    """A kernel in the making, for windows of one kind.
+    """A kernel under construction, for windows of one geometry.
 
     Parameters
     ----------
     dtype, windows, operands
-        Those of the numbers, of the windows, and the number of arrays that are read.
+        The dtype, the geometry of windows, and the number of operands.
     lanes
-        Of a vector.
+        The number of elements in a vector.
     further
-        The names of words that the table has behind all others.
+        The names of further words at the end of the table.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class WindowText(VectorTypes):
         return total
 
     def moved(self, start: Any, *pairs: tuple[Any, Any]) -> str:
-        """``start`` and some products together."""
+        """Emit ``start`` plus some products."""
         total = str(start)
         for pair in pairs:
             total = self.add(f"add i64 {total}, {self.product(pair)}")
@@ -84,12 +84,12 @@ class WindowText(VectorTypes):
         return self.add(f"getelementptr {self.one}, ptr {base}, i64 {index}")
 
     def everywhere(self, number: str, kind: str, one: str) -> str:
-        """A number in all lanes of a vector."""
+        """Emit a number in all lanes of a vector."""
         head = self.add(f"insertelement {kind} poison, {one} {number}, i64 0")
         return self.add(f"shufflevector {kind} {head}, {kind} poison, {self.first}")
 
     def number(self, place: str) -> str:
-        """A number of memory, everywhere in a vector."""
+        """Emit the load of a number, in all lanes of a vector."""
         one = self.add(f"load {self.one}, ptr {place}, align {self.size}")
         return self.everywhere(one, self.many, self.one)
 
@@ -101,7 +101,7 @@ class WindowText(VectorTypes):
         carried: Sequence[str],
         body: Callable[[str, list[str]], Sequence[str]],
     ) -> list[str]:
-        """A loop that is run once at least, and the vectors that it carries along, at its end."""
+        """Emit a loop that runs at least once; return the vectors it carries, at its end."""
         self.count += 1
         name = f"l{self.count}"
         self.do(f"br label %{name}.before")
@@ -124,16 +124,15 @@ class WindowText(VectorTypes):
         return [f"%{name}.e{k}" for k in range(len(carried))]
 
     def mask(self, first: str, stop: str = "") -> str:
-        """Which windows there are, from one on; or which numbers below another one."""
+        """Emit the mask of windows that exist from one on, or of indices below another one."""
         left = self.add(f"sub i64 {stop or f'%count{self.rank - 1}'}, {first}")
         splat = self.everywhere(left, self.whole, "i64")
         return self.add(f"icmp slt {self.whole} {self.lane}, {splat}")
 
     def columns(self, first: str) -> list[list[tuple[str, str, str]]]:
-        """For each position along the last axis where vectors begin, the places of their elements,
-        and which exist.
+        """Emit for each position along the last axis the start, indices and mask of its elements.
 
-        Of every other element there are two vectors, of which half is needed.
+        For stride 2 there are two vectors, half of whose elements are needed.
         """
         *_, steps = zip(*self.windows, strict=True)
         kernel, stride, padding, dilation = steps
@@ -154,7 +153,7 @@ class WindowText(VectorTypes):
     def rows(
         self, carried: Sequence[str], body: Callable[[list[str], list[str]], Sequence[str]]
     ) -> list[str]:
-        """Loops over the windows along all axes but the last."""
+        """Emit loops over the windows along all axes but the last."""
 
         def nested(places: list[str], carried: Sequence[str]) -> Sequence[str]:
             if len(places) == self.rank - 1:
@@ -165,14 +164,14 @@ class WindowText(VectorTypes):
         return list(nested([], carried))
 
     def row(self, places: list[str]) -> str:
-        """The number of a row of windows."""
+        """Emit the number of a row of windows."""
         total = "0"
         for axis, place in enumerate(places):
             total = self.moved(place, (total, f"%count{axis}"))
         return total
 
     def window_rows(self, places: list[str]) -> list[tuple[str, str]]:
-        """For each position along all axes but the last where the row begins, and if it exists."""
+        """Emit for each position along the leading axes the start of a row, and if it exists."""
         found = []
         for position in np.ndindex(self.windows.kernel[:-1]):
             total, inside = "0", "true"
@@ -186,11 +185,11 @@ class WindowText(VectorTypes):
         return found
 
     def elements(self, base: str, row: tuple[str, str], columns: list[tuple[str, str, str]]) -> str:
-        """The elements at one position of the kernel, and 0 outside."""
+        """Emit the elements at one kernel position, with 0 outside."""
         return self.every_other([self.vector(base, row, column) for column in columns])
 
     def every_other(self, parts: Sequence[str]) -> str:
-        """Every other element of two vectors that follow each other; one vector as it is."""
+        """Emit every other element of two consecutive vectors; a single vector as it is."""
         if len(parts) == 1:
             return parts[0]
         order = ", ".join(f"i32 {2 * k}" for k in range(self.lanes))
@@ -198,7 +197,7 @@ class WindowText(VectorTypes):
         return self.add(f"shufflevector {given}, <{self.lanes} x i32> <{order}>")
 
     def vector(self, base: str, row: tuple[str, str], column: tuple[str, str, str]) -> str:
-        """Load elements of a row, with 0 for those outside of it."""
+        """Emit a load of elements of a row, with 0 for those outside of it."""
         (begin, exists), (start, places, inside) = row, column
         given = "zeroinitializer"
         mask = self.add(f"select i1 {exists}, {self.flags} {inside}, {self.flags} {given}")
@@ -219,7 +218,7 @@ class WindowText(VectorTypes):
         return self.add(f"call {self.many} @llvm.fma.{self.suffix}({given})")
 
     def store_sum(self, place: str, total: str) -> None:
-        """Store the sum of a vector: halves first, always in one order."""
+        """Emit the sum of a vector's elements, halves first in a fixed order, and store it."""
         step = self.lanes // 2
         while step:
             order = ", ".join(f"i32 {k ^ step}" for k in range(self.lanes))
@@ -231,7 +230,7 @@ class WindowText(VectorTypes):
         self.do(f"store {self.one} {one}, ptr {place}, align {self.size}")
 
     def text(self, body: Callable[[str, str, str], None]) -> str:
-        """The kernel, of which a part has some pairs of an example and a block of outputs."""
+        """Return the kernel, each part of which does some pairs of example and output block."""
 
         def unit(u: str, carried: list[str]) -> Sequence[str]:
             example = self.add(f"udiv i64 {u}, %outputs")
@@ -249,7 +248,7 @@ class WindowText(VectorTypes):
 
 
 def summed(dtype: Any, windows: Windows, operands: int, block: int) -> str:
-    """The kernel of `fdbr.backends.cpu.library.conv.windows.over_windows`."""
+    """Return the kernel of `fdbr.backends.cpu.library.conv.windows.over_windows`."""
     t = WindowText(dtype, windows, operands)
     positions = math.prod(windows.kernel)
     last = f"%count{t.rank - 1}"
@@ -295,7 +294,7 @@ def summed(dtype: Any, windows: Windows, operands: int, block: int) -> str:
 
 
 def correlated(dtype: Any, windows: Windows, operands: int, block: int) -> str:
-    """The kernel of `fdbr.backends.cpu.library.conv.windows.by_position`."""
+    """Return the kernel of `fdbr.backends.cpu.library.conv.windows.by_position`."""
     t = WindowText(dtype, windows, operands)
     positions = math.prod(windows.kernel)
     wide, last = windows.kernel[-1], f"%count{t.rank - 1}"

@@ -1,12 +1,11 @@
-"""Elements gathered from places that an array of integers tells, and written or added there.
+"""Gathering of elements at integer indices, and scattering or adding them there.
 
-The arrays are stacks of `outer` matrices of `count` rows of `inner` elements, and the places are
-numbers of rows.  There is one for each row that is moved, or one for each element of such a row.
-Each is looked at when it is used: negative ones count from the end, and one that there is not is
-left out, and told.
+The arrays are stacks of ``outer`` matrices of ``count`` rows of ``inner`` elements, and the indices
+are numbers of rows.  There is one for each row that is moved, or one for each element of it.
+Negative indices count from the end; those out of bounds are skipped and reported.
 
-What comes to one place is written by one thread, in the order of the places: so the result has the
-same bits on every number of threads, and they are NumPy's.
+All writes to one row are done by one thread, in the order of the indices: so the result has the
+same bits for every number of threads, and they are NumPy's.
 """
 
 from array import array
@@ -36,34 +35,34 @@ ADDED = {
         np.uint64: "i64",
     }.items()
 }
-"""The dtypes that are added up, by LLVM's names."""
+"""The dtypes that can be added, with LLVM's names."""
 
-_SINGLE = frozenset({1, 2, 4, 8, 16})  # bytes that are moved at once
-_PART = 1 << 14  # elements that are worth a thread's waking
-_GRAIN = 1 << 10
+_SINGLE = frozenset({1, 2, 4, 8, 16})  # sizes in bytes that one instruction moves
+_PART = 1 << 14  # elements that are worth waking a thread
+_GRAIN = 1 << 10  # elements of which each part has a multiple
 
 
 def moves(dtype: Any) -> bool:
-    """Whether elements of a dtype can be moved as bytes."""
+    """Return whether elements of a dtype can be moved as bytes."""
     return not dtype.hasobject
 
 
 class _Course:
-    """The way of a kernel through stacks of rows: the words of its table, by their names."""
+    """The division of the work into lines: the entries of a kernel's table, by name."""
 
     def __init__(
         self, shape: tuple[int, int, int], index: Any, each: bool, itemsize: int, added: bool
     ) -> None:
         self.outer, count, inner = shape
         self.each = each and inner > 1
-        number = index.size // (self.outer * inner if each else 1)  # of rows that are moved
+        number = index.size // (self.outer * inner if each else 1)  # rows that are moved
         row = 1 if each else inner  # elements that are moved together
         if row > 1 and not added and row * itemsize in _SINGLE:
             itemsize, row, inner = row * itemsize, 1, 1
         self.size = itemsize if row == 1 and itemsize in _SINGLE else 0
         self.line = inner if self.each else number
         self.lines = number if self.each else 1
-        unit = 1 if self.size else row * (1 if added else itemsize)  # what addresses count
+        unit = 1 if self.size else row * (1 if added else itemsize)  # the unit of addresses
         self.words = {
             "count": count,
             "line": self.line,
@@ -89,14 +88,14 @@ class _Course:
 
 
 def gathered(x: Any, index: Any, shape: tuple[int, int, int], each: bool, out: Any) -> bool:
-    """Read the places of an array into another; whether all of them are there.
+    """Gather rows or elements of an array; return whether all indices are in bounds.
 
     Parameters
     ----------
     x
-        Its elements are those of a stack of ``shape``, ``(outer, count, inner)``, in C order.
+        The array; its elements form a stack of ``shape``, ``(outer, count, inner)``, in C order.
     index
-        Numbers from ``-count`` to ``count - 1``, in C order, in int32 or int64: of rows, or, with
+        Integers from ``-count`` to ``count - 1``, in C order, in int32 or int64: of rows, or, with
         ``each``, of shape ``(outer, number, inner)``, one for each element.
     out
         An array in C order and of the same dtype, which has ``(outer, number, inner)`` elements.
@@ -111,10 +110,10 @@ def gathered(x: Any, index: Any, shape: tuple[int, int, int], each: bool, out: A
 def scattered(
     out: Any, index: Any, shape: tuple[int, int, int], each: bool, values: Any, add: bool
 ) -> bool:
-    """Write values to the places of an array, or add them; whether all places are there.
+    """Write values to rows or elements of an array, or add them; return whether all are in bounds.
 
-    Of several for one place the last one stays.  Parameters are those of `gathered`; ``values``
-    may also be one number, for all places.
+    Of several values for one index the last one stays.  Parameters are those of `gathered`;
+    ``values`` may also be one number for all indices.
     """
     course = _Course(shape, index, each, out.itemsize, add)
     if values.size == 1:
@@ -126,7 +125,7 @@ def scattered(
     threads = thread_count() if course.weight >= 2 * _PART else 1
     units, grain, parts = course.outer, 1, 4 * threads
     if threads > 1 and course.outer < 2 * threads:
-        # Nobody else writes to the columns of a thread; or, failing these, to its places.
+        # Each thread writes to columns of its own, or else to rows of its own.
         course.words["which"] = 1 if course.each else 2
         units, parts = (course.line if course.each else shape[1]), threads
         grain = 16 if course.each else 1

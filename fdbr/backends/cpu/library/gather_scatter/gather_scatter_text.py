@@ -1,8 +1,8 @@
-"""Kernels that gather elements from places, and write or add them there, in LLVM's language.
+"""LLVM code of kernels that gather elements at indices, and scatter or add them there.
 
-They go line by line through what is moved: a *line* is what follows each other in the index and in
-the result.  Places are looked at a *piece* of a line at a time; a piece that has none but places in
-range is gone through without a further look.
+They process the moved elements line by line: a *line* is contiguous in the index and in the result.
+Indices are checked for a *piece* of a line at a time; pieces whose indices are all in range take a
+loop without checks.
 """
 
 import functools
@@ -16,16 +16,16 @@ TABLE = "x index out count line lines base step stack bytes apart which total wr
 """The words of a kernel's table."""
 
 Move = Callable[[str], str]
-"""Writes how element ``%v`` is moved whose place ``%j`` is in range, up to the label ``after``.
+"""Returns code that moves element ``%v`` with the valid index ``%j``, up to the label ``after``.
 
-All these names have an ending, which it takes."""
+All these names have a suffix, which is its argument."""
 
 _COUNT = {
     "i64": "%count.word = add i64 %count, 0",
     "i32": "%count.word = trunc i64 %count to i32",
 }
 _LANES = 16  # elements that are added at once
-_PIECE = 1 << 9  # places that are looked at before they are used
+_PIECE = 1 << 9  # indices that are checked before they are used
 
 _BEGIN = HEAD + words(TABLE, ("x", "index", "out"))
 _COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)\n"
@@ -41,7 +41,7 @@ done:
 }
 """
 
-# A line is what follows each other in the index and in the result: element `t` of line (r, k).
+# A line is contiguous in the index and in the result: element `t` of line (r, k).
 _LINE = """
   %r = udiv i64 %row, %lines
   %r.first = mul i64 %r, %lines
@@ -54,7 +54,7 @@ _LINE = """
 
 
 def _word(word: str, s: str) -> str:
-    """The number that element ``%v`` of the index is."""
+    """Return code that loads the index of element ``%v``."""
     wide = "bitcast i64" if word == "i64" else "sext i32"
     return f"""
   %i{s} = add i64 %v{s}, %shift
@@ -64,7 +64,7 @@ def _word(word: str, s: str) -> str:
 
 
 def _place(kind: str, whole: bool, along: bool, s: str) -> str:
-    """The address of row ``%j``, or of an element of it, in the stack of rows."""
+    """Return code for the address of row ``%j``, or of an element in it."""
     if along:
         where = f"""
   %far{s} = mul i64 %j{s}, %step
@@ -78,10 +78,9 @@ def _place(kind: str, whole: bool, along: bool, s: str) -> str:
 
 
 def _through_line(word: str, move: Move, quick: bool) -> str:
-    """Loops over the elements of a line, from ``%v.first`` to ``%v.end``.
+    """Return loops over the elements of a line, from ``%v.first`` to ``%v.end``.
 
-    Where ``quick``, pieces whose places are all in range are gone through without a further look at
-    them.
+    With ``quick``, pieces whose indices are all in range take a loop without checks.
     """
     begin = f"""
 pieces:
@@ -117,7 +116,7 @@ line.done:"""
 
 
 def _slow(word: str, move: Move) -> str:
-    """A loop over a piece that looks at each place before it is used."""
+    """Return a loop over a piece that checks each index before using it."""
     return f"""
 slow:
   %v = phi i64 [%piece, %careful], [%v.next, %after]
@@ -142,7 +141,7 @@ piece.done:"""
 
 
 def _look(word: str) -> str:
-    """A loop over a piece that finds out whether there is a place in it that is out of range."""
+    """Return a loop that finds out whether an index of a piece is out of range."""
     some = f"<8 x {word}>"
     return f"""
   %last = sub i64 %piece.end, 8
@@ -170,7 +169,7 @@ looked:
 
 
 def _fast(word: str, move: Move) -> str:
-    """A loop over a piece whose places are all in range, four at a time."""
+    """Return a loop over a piece with valid indices, four at a time."""
     four = "".join(
         f"""
   %v.{n} = add i64 %q, {n}{_word(word, f".{n}")}
@@ -198,9 +197,9 @@ after.s:
 piece.fast:"""
 
 
-@functools.cache  # the text is long
+@functools.cache  # because generating the text takes long
 def gathering(word: str, size: int, along: bool) -> str:
-    """A kernel that reads elements of so many bytes; of any number if it is 0."""
+    """Return a kernel that reads elements of ``size`` bytes; of any number of bytes for 0."""
     memory = f"i{8 * size}" if size else "i8"
 
     def move(s: str) -> str:
@@ -240,7 +239,7 @@ begin:
 
 
 def _adding(memory: str, plus: str) -> str:
-    """A loop over the elements of a row, which are added to those that are there."""
+    """Return a loop that adds the elements of a row to those of another."""
     many = f"<{_LANES} x {memory}>"
     return f"""
   %whole = sub i64 %bytes, {_LANES - 1}
@@ -275,7 +274,7 @@ lone:
 
 @functools.cache
 def scattering(word: str, size: int, along: bool, added: str) -> str:
-    """A kernel that writes elements of so many bytes, or rows, or adds them."""
+    """Return a kernel that writes or adds elements of ``size`` bytes, or rows."""
     memory = added or (f"i{8 * size}" if size else "i8")
     plus = f"{'fadd' if added in ('float', 'double') else 'add'} "
 

@@ -1,4 +1,4 @@
-"""The BLAS that NumPy calls, by the addresses of its functions: products without Python."""
+"""Calls of NumPy's BLAS by the addresses of its functions, without Python."""
 
 import ctypes
 import functools
@@ -24,8 +24,8 @@ _PRODUCTS = op.PRODUCTS - {op.AFFINE}
 _ROWS, _PLAIN, _TURNED = 101, 111, 112  # the constants of CBLAS
 _NAMES = (("scipy_cblas_{}64_", "i64"), ("cblas_{}64_", "i64"), ("cblas_{}", "i32"))
 
-# The table: both operands and the result; and numbers: the address of a function of the BLAS, and
-# what it is called with; at last how many bytes lie between matrices that follow one another.
+# The table: both operands, the result, and numbers: the address of the BLAS function, its integer
+# arguments, and the distances between consecutive matrices in bytes.
 _HEAD = f"""
 define internal i64 @number(ptr %numbers, i64 %i) alwaysinline {{
   %at = getelementptr i64, ptr %numbers, i64 %i
@@ -45,7 +45,7 @@ define internal ptr @elements(ptr %table, i64 %i) alwaysinline {{
 
 @functools.cache
 def _function(name: str) -> tuple[int, str] | None:
-    """The address of a function of NumPy's BLAS, and the type of its integers."""
+    """Return the address of a function of NumPy's BLAS, and the type of its integers."""
     try:
         library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
     except (AttributeError, OSError, TypeError):
@@ -59,13 +59,13 @@ def _function(name: str) -> tuple[int, str] | None:
 
 
 def has_blas() -> bool:
-    """Whether the functions of NumPy's BLAS are known."""
+    """Return whether the functions of NumPy's BLAS can be found."""
     return all(_function(c + name) is not None for c in "sd" for name in ("gemm", "gemv"))
 
 
 @functools.cache
 def _machine_code(name: str, integer: str) -> int:
-    """A kernel that calls a function of the BLAS for one pair of matrices after the other."""
+    """Return a kernel that calls a BLAS function for one pair of matrices after the other."""
     real, one, zero = ("float", "1.0", "0.0") if name[0] == "s" else ("double", "1.0", "0.0")
     numbers = 8 if name.endswith("gemm") else 6
     lines = [_HEAD, "define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %thread) {"]
@@ -104,7 +104,7 @@ def _machine_code(name: str, integer: str) -> int:
 
 
 def is_blas_product(step: Instruction) -> bool:
-    """Whether a step is a product of floating matrices or vectors that the BLAS does."""
+    """Return whether a step is a floating product of matrices or vectors that the BLAS computes."""
     if step.primitive not in _PRODUCTS or not has_blas():
         return False
     kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
@@ -123,7 +123,7 @@ def is_blas_product(step: Instruction) -> bool:
 
 @attrs.frozen
 class _Matrix:
-    """An operand: its elements, and the steps down and along, and to the next matrix."""
+    """An operand: its slot, its strides between rows, columns, and matrices."""
 
     slot: Slot
     shape: tuple[int, int]
@@ -135,7 +135,7 @@ class _Matrix:
         return _Matrix(self.slot, self.shape[::-1], self.along, self.down, self.next)
 
     def leading(self) -> tuple[bool, int] | None:
-        """Whether it lies transposed in memory, and the step between its rows there."""
+        """Return whether memory holds its transpose, and the leading dimension, or `None`."""
         rows, columns = self.shape
         if (self.along == 1 or columns == 1) and (self.down >= columns or rows == 1):
             return False, max(self.down if rows > 1 else columns, columns, 1)
@@ -145,7 +145,7 @@ class _Matrix:
 
 
 def product_call(step: Instruction, a: Slot, b: Slot, out: Slot, in_order: Any) -> Call:
-    """The call of the BLAS for a product; ``in_order`` lays an operand out in order."""
+    """Return the call of the BLAS for a product; ``in_order`` makes an operand contiguous."""
     swapped = step.primitive is op.MATMUL_TRANSPOSED
     one = _matrix(a, False, False, in_order)
     other = _matrix(b, True, swapped, in_order)
@@ -181,7 +181,7 @@ def _unneeded() -> Any:
 
 
 def _matrix(slot: Slot, second: bool, swapped: bool, in_order: Any) -> _Matrix:
-    """An operand as matrices, of which the BLAS knows how they lie; or else as a copy of it."""
+    """Return an operand as matrices with a layout that the BLAS supports, copied if need be."""
     found = _seen(slot, second, swapped)
     if found is None or found.leading() is None:
         found = _seen(in_order(slot), second, swapped)
@@ -202,7 +202,7 @@ def _seen(slot: Slot, second: bool, swapped: bool) -> _Matrix | None:
 
 
 def _step(shape: Sequence[int], strides: Sequence[int]) -> int | None:
-    """The one step that leads through all axes; `None` if there is none."""
+    """Return the one stride that all axes can be traversed with; `None` if there is none."""
     pairs = [(n, step) for n, step in zip(shape, strides, strict=True) if n != 1]
     for (_, outer), (n, inner) in itertools.pairwise(pairs):
         if outer != inner * n:

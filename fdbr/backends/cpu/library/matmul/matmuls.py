@@ -1,10 +1,10 @@
-"""Products of matrices on the threads of kernels.
+"""Matrix products on the threads of kernels.
 
-The BLAS that NumPy uses has threads of its own.  They wait for each other within a product, so one
-that gets no processor, because another library's thread waits busily on it, holds up all; and they
-go on running for a while after a product, and take processors from the threads of kernels.  Here
-a product is divided into units, of which each thread takes the next one: a thread that is late
-makes nobody wait.  An element of the result is the same sum in the same order whoever computes it.
+NumPy's BLAS has threads of its own.  They wait for each other within a product, so one that gets no
+processor, because the thread of another library spins on it, delays all; and they keep spinning
+after a product, and take processors from the threads of kernels.  Here a product is divided into
+units, and each thread takes the next one, so nobody waits for a late thread.  An element of the
+result is the same sum in the same order on any number of threads.
 """
 
 import functools
@@ -28,17 +28,17 @@ from fdbr.core.primitive import Primitive
 __all__ = ["VALUES", "is_threaded", "is_worth_threads", "multiply"]
 
 _ALONE = 1 << 18  # multiplications up to which the BLAS uses one thread
-_ALONE_VECTOR = 9216  # and up to which it does with a vector
-_WORTH = 1_000_000  # multiplications from which on more threads than one pay
-_STEP = 4  # products that take as long as what a tile does besides, for each step of the sum
+_ALONE_VECTOR = 9216  # the same, for products with a vector
+_WORTH = 1_000_000  # multiplications from which on several threads pay
+_STEP = 4  # overhead of a tile for each step of the sum, in multiplications
 _PANEL = 1 << 17  # bytes of the second operand that stay in a processor's cache
-_ROWS = 48, 256  # of a unit, at least and at most
-_UNITS = 2  # for each thread
-_KEPT = 1024  # ways to compute products that are known at a time
+_ROWS = 48, 256  # rows of a unit, at least and at most
+_UNITS = 2  # units for each thread, so that a late thread delays little
+_KEPT = 1024  # cached implementations; bounds the memory
 
-# Words: the next unit, and their number; the arrays' objects; see `_product`.  The terms of a sum
-# are added up in parts, as many at a time as stay in the cache: what was added up before is in one
-# place of the unit's own and the new sum in another, so that tiles may lie over each other.
+# Words: the next unit, and their number; the array objects; see `_product`.  The terms of a sum are
+# added in groups that stay in the cache.  Earlier partial sums are in one buffer of the unit and
+# new ones in another, so that tiles may overlap.
 _PRODUCT = """tile = product({code!r}, {high}, {wide})
 turn = turned({code!r})
 def kernel(table, start, stop, thread):
@@ -127,11 +127,11 @@ def kernel(table, start, stop, thread):
 _TEXTS = {"product": _PRODUCT, "inner": _INNER}
 
 Way = Callable[[Any, Any, Any], None]
-"""What writes a product of arrays of known shapes and steps to a third one."""
+"""Writes a product of arrays of known shapes and strides to a third one."""
 
 
 def multiply(a: Any, b: Any, out: Any = None) -> Any:
-    """``a @ b`` of matrices or stacks of them, written to ``out`` if that is given.
+    """Compute ``a @ b`` of matrices or stacks of them, written to ``out`` if that is given.
 
     >>> multiply(np.eye(2), np.ones((2, 3))).shape
     (2, 3)
@@ -159,7 +159,7 @@ def _by_numpy(a: Any, b: Any, out: Any) -> None:
 
 
 def _way_of(a: Any, b: Any) -> Way:
-    """The fastest way to compute a product, by the shapes and steps of its operands."""
+    """Return the fastest implementation of a product, by the shapes and strides of its operands."""
     problem = _problem(a, b)
     if problem is None or a.dtype != b.dtype or a.dtype.str not in ("<f4", "<f8"):
         return _by_numpy
@@ -178,7 +178,7 @@ def _way_of(a: Any, b: Any) -> Way:
 
 
 def _copied(problem: "_Problem", a: Any, b: Any) -> Way:
-    """The way that lays out anew what has the fewest elements: an operand, or the product."""
+    """Return the implementation that copies the fewest elements: an operand, or the product."""
     vector, size = vectors.lanes(problem.code), problem.size
     ways: list[tuple[int, Callable[[], Way]]] = []
     if b.strides[0] == size and problem.depth >= vector:
@@ -193,14 +193,14 @@ def _copied(problem: "_Problem", a: Any, b: Any) -> Way:
 
 @attrs.frozen
 class _Problem:
-    """Matrices to be multiplied: how many of them there are, and how they lie in memory.
+    """Matrices to be multiplied, with their number and memory layout.
 
     Attributes
     ----------
     counts
-        How often there are how many pairs.
+        The numbers of pairs along two merged leading axes.
     a, b
-        The steps of the operands, in bytes: to the next pairs, down and along.
+        The strides of the operands in bytes: to the next pairs, rows and columns.
     """
 
     code: str
@@ -221,7 +221,7 @@ class _Problem:
 
 
 def _problem(a: Any, b: Any) -> _Problem | None:
-    """The problem that two arrays state; `None` where their stacks lie too wildly, or are empty."""
+    """Return the problem of two arrays; `None` if they are empty or have too many axes."""
     rank = max(a.ndim, b.ndim) - 2
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     steps = [np.broadcast_to(x, (*lead, *x.shape[-2:])).strides[:rank] for x in (a, b)]
@@ -236,7 +236,7 @@ def _problem(a: Any, b: Any) -> _Problem | None:
 
 
 def _merged(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Axes with the steps of two arrays, of which those are one that can be gone through as one."""
+    """Return the leading axes with both arrays' strides, merged where possible."""
     found: list[tuple[int, int, int]] = []
     for count, down, along in zip(shape, a, b, strict=True):
         if found and found[-1][1:] == (count * down, count * along):
@@ -247,16 +247,16 @@ def _merged(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> list[tu
 
 
 def _product(problem: _Problem) -> Way:
-    """By tiles of vectors of the second operand's rows, which are laid out first if need be."""
+    """Compute by tiles of vectors of the second operand's rows, which are packed if need be."""
     p, lanes, threads = problem, vectors.lanes(problem.code), thread_count()
     high, wide = _tile(p.rows, p.columns, lanes)
     line = wide * lanes * p.size
     across, count = -(-p.columns // (wide * lanes)), math.prod(p.counts)
     downs = -(-_UNITS * threads // (across * count))
     part = min(max(p.rows // downs, _ROWS[0]), _ROWS[1])
-    part = math.ceil(p.rows / math.ceil(p.rows / part) / high) * high  # all of about one length
+    part = math.ceil(p.rows / math.ceil(p.rows / part) / high) * high  # units of similar size
     most = math.ceil(p.depth / math.ceil(p.depth * line / _PANEL))
-    while 0 < p.depth % most < lanes:  # what is laid out has as many terms as vectors have numbers
+    while 0 < p.depth % most < lanes:  # packing works on squares of vectors
         most += 1
     units = across * count * -(-p.rows // part)
     adds = most < p.depth
@@ -267,7 +267,7 @@ def _product(problem: _Problem) -> Way:
 
 
 def _inner(problem: _Problem) -> Way:
-    """By inner products of rows, of one pair whose rows lie in order."""
+    """Compute by inner products of rows, for one pair of matrices with contiguous rows."""
     p = problem
     high, wide = map(min, vectors.inner_tile(), (p.rows, p.columns))
     units = -(-p.rows // high) * -(-p.columns // wide)
@@ -276,7 +276,7 @@ def _inner(problem: _Problem) -> Way:
 
 
 def _turned(way: Way) -> Way:
-    """By the product of the transposed matrices in the other order."""
+    """Compute the product of the transposed matrices in the other order, and transpose it."""
 
     def run(a: Any, b: Any, out: Any) -> None:
         turned = np.empty(out.shape[::-1], out.dtype)
@@ -297,7 +297,7 @@ def _second_in_order(way: Way) -> Way:
 def _launcher(
     text: str, problem: _Problem, tile: tuple[int, int], units: int, words: list[int], room: int
 ) -> Way:
-    """A way that is a kernel with its numbers, and bytes of memory for each thread."""
+    """Return an implementation by a kernel, with ``room`` bytes of scratch for each thread."""
     threads = min(thread_count(), units) if problem.work >= _WORTH else 1
     kernel = _kernel(text, problem.code, *tile)
     table = array("q", (0, units, 0, 0, 0, 0, *words))
@@ -305,7 +305,7 @@ def _launcher(
 
     def run(a: Any, b: Any, out: Any) -> None:
         if syrk and a.ctypes.data == b.ctypes.data:
-            np.matmul(a, b, out=out)  # half of the work
+            np.matmul(a, b, out=out)  # a symmetric product, for which the BLAS does half the work
             return
         scratch = np.empty(threads * room, np.uint8)
         given = table[:]
@@ -317,16 +317,16 @@ def _launcher(
 
 @functools.cache
 def _kernel(text: str, code: str, high: int, wide: int) -> int:
-    """The address of a kernel with tiles of so many rows, and vectors or columns."""
+    """Return the address of a kernel with tiles of ``high`` rows and ``wide`` vectors."""
     lanes, size = vectors.lanes(code), np.dtype(code).itemsize
     block = wide * lanes
     names = {"code": code, "high": high, "wide": wide, "lanes": lanes, "size": size}
-    names["many"] = 8 * high  # rows for which it pays to lay out the second operand
+    names["many"] = 8 * high  # rows for which packing the second operand pays
     return address_of(_TEXTS[text].format(**names, block=block, line=block * size))
 
 
 def _tile(rows: int, columns: int, lanes: int) -> tuple[int, int]:
-    """The tile that takes the least time, with what lies over the edges."""
+    """Return the tile with the lowest estimated time, including overlaps at the edges."""
     tiles = vectors.product_tiles()
     fitting = [(high, wide) for high, wide in tiles if high <= rows and wide * lanes <= columns]
     if not fitting:
@@ -344,7 +344,7 @@ def _tile(rows: int, columns: int, lanes: int) -> tuple[int, int]:
 
 
 def is_threaded(step: Step) -> bool:
-    """Whether a step is a product of floating matrices for which the BLAS would use its threads."""
+    """Return whether a step is a floating matrix product for which the BLAS would use threads."""
     if not isinstance(step, Instruction) or step.primitive not in op.PRODUCTS:
         return False
     first, second = map(kind_of, step.operands[:2])
@@ -358,7 +358,7 @@ def is_threaded(step: Step) -> bool:
 
 
 def is_worth_threads(rows: int, columns: int, depth: int) -> bool:
-    """Whether it is one of so many rows, columns, and terms in each sum."""
+    """Return whether a product of these sizes is worth several threads."""
     return rows * columns * depth > (_ALONE if min(rows, columns) > 1 else _ALONE_VECTOR)
 
 
@@ -375,7 +375,7 @@ def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
 
 
 def _sum_of_rows(xp: Any, x: Any) -> Any:
-    """A row of ones times a matrix, as the value itself has it where kernels do not sum."""
+    """Multiply a row of ones by the matrix, as the value does where no kernel sums."""
     if x.ndim == 2 and x.dtype in FLOATS and x.size > _ALONE_VECTOR and x.nbytes < LEAST:
         return multiply(np.ones((1, len(x)), x.dtype), x)[0]
     return op.SUM_OF_ROWS.value(xp, x)
@@ -387,4 +387,4 @@ VALUES: dict[Primitive, Callable[..., Any]] = {
     op.AFFINE: _affine,
     op.SUM_OF_ROWS: _sum_of_rows,
 }
-"""The CPU's own values of products, by primitives."""
+"""The CPU's implementations of products, by primitive."""

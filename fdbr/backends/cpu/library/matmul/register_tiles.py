@@ -1,7 +1,7 @@
-"""The innermost loop of matrix products: a tile of the result, held in registers.
+"""The innermost loop of matrix products: a tile of the result is held in registers.
 
-A tile is some rows by some vectors; each step along the inner axis takes an element of each row
-of the first operand times the vectors of a row of the second one.
+A tile is some rows by some vectors; each step along the inner axis multiplies an element of each
+row of the first operand by the vectors of a row of the second one.
 """
 
 from fdbr.backends.cpu.codegen.kernel_functions import intrinsic
@@ -27,10 +27,10 @@ def tile(
     rows: Value,
     vectors: Value,
 ) -> None:
-    """Write one tile; all places are addresses and all steps are in bytes.
+    """Write one tile; all positions are addresses, and all strides are in bytes.
 
-    ``rows`` and ``vectors`` are literals.  What follows a row of ``b`` or ``out`` within a
-    vector lies at the next addresses.
+    ``rows`` and ``vectors`` are literals.  The elements of a row of ``b`` or ``out`` in one vector
+    are contiguous.
     """
     height, width = rows.literal, vectors.literal
     if height is None or width is None:

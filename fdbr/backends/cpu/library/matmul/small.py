@@ -1,8 +1,8 @@
-"""Products of small matrices, of many or of one, and of few rows with a matrix, as kernels.
+"""Kernels of small matrix products, single or batched, and of few rows with a matrix.
 
-There NumPy calls the BLAS for one small product after the other, on one thread, or on threads that
-have hardly anything to do.  A kernel takes operands as they lie in memory, whatever their steps;
-only a second operand whose rows have gaps is laid out in order first, one matrix at a time.
+NumPy calls the BLAS for one small product after the other, on one thread, or on threads that have
+hardly any work.  A kernel accepts operands with any strides; only a second operand whose rows are
+not contiguous is copied, one matrix at a time.
 """
 
 import math
@@ -19,20 +19,20 @@ from fdbr.compiler.ir.program import Instruction, kind_of
 
 __all__ = ["is_small_product", "product_lines", "write_product"]
 
-_LONGEST = 128  # of a small matrix, or of a first operand for a second one that is
+_LONGEST = 128  # rows and columns of a small matrix, or rows of an operand of one
 _SMALL = 1 << 14  # elements of a matrix up to which threads have too little to do
-_FEW_ROWS = 32  # of a first operand up to which a matrix is read as fast as it is multiplied
-_LARGE = 1 << 18  # elements of a matrix up to which it stays in the processor's own memory
-_MANY = 8  # products from which on their second operand is laid out in order once for all
-_NARROW = 16  # columns below which there is no vector of every processor
-_WORTH = 4_000_000  # multiplications from which on more threads than one pay
+_FEW_ROWS = 32  # rows up to which reading the second operand takes as long as multiplying
+_LARGE = 1 << 18  # elements of a matrix up to which it stays in the processor's cache
+_MANY = 8  # products for which copying their common second operand pays
+_NARROW = 16  # columns below which they do not fill a vector on every processor
+_WORTH = 4_000_000  # multiplications from which on several threads pay
 
 
 def is_small_product(step: Instruction, uses: int = 1) -> bool:
-    """Whether a kernel does a product, of floating arrays of one dtype, faster than the BLAS.
+    """Return whether a kernel computes a floating product faster than the BLAS.
 
-    ``uses`` is how many steps read the second operand: if they are many, it pays to lay it out
-    in order for them.
+    ``uses`` is the number of steps that read the second operand: if there are many, making it
+    contiguous for them pays.
     """
     a, b = (kind_of(operand).shape for operand in step.operands[:2])
     kind = step.outs[0].kind
@@ -52,20 +52,20 @@ def is_small_product(step: Instruction, uses: int = 1) -> bool:
 
 
 def _has_wide_vectors() -> bool:
-    """Whether one thread of a kernel does what the BLAS does on two with its shorter vectors."""
+    """Return whether a kernel's thread is as fast as two of the BLAS with shorter vectors."""
     return product_tile()[0] >= 8
 
 
 def _lengths(step: Instruction) -> tuple[int, int, int]:
-    """The rows of the first operand, its columns, and those of the second one."""
+    """Return the rows and columns of the first operand, and the columns of the second one."""
     *_, rows, columns = step.outs[0].kind.shape
     return rows, kind_of(step.operands[0]).shape[-1], columns
 
 
 def write_product(step: Instruction, ordered: bool = False) -> Written:
-    """The kernel for a product; each of its rows is the product of two matrices.
+    """Return the kernel of a product; each of its rows is the product of two matrices.
 
-    A second operand that is ``ordered`` lies as the product has it, transposed or not.
+    An ``ordered`` second operand has the layout of the untransposed product.
     """
     kind = step.outs[0].kind
     code, size = CODES[kind.dtype], kind.dtype.itemsize
@@ -105,7 +105,7 @@ def write_product(step: Instruction, ordered: bool = False) -> Written:
 
 
 def _offset(number: int, shape: tuple[int, ...], lead: tuple[int, ...]) -> str:
-    """The offset of an operand's address for row ``r`` of the domain."""
+    """Return the offset of an operand's address for row ``r`` of the domain."""
     terms, after = "", 1
     for axis in range(len(lead) - 1, -1, -1):
         own = axis - (len(lead) - len(shape))
@@ -118,9 +118,9 @@ def _offset(number: int, shape: tuple[int, ...], lead: tuple[int, ...]) -> str:
 
 
 def _tiles(rows: int, depth: int, columns: int, code: str, size: int) -> list[str]:
-    """The loops over the tiles of one product.
+    """Return the loops over the tiles of one product.
 
-    Where tiles do not fill it, the last ones lie over those before, and do some of it again.
+    If tiles do not fill it, the last ones overlap those before, and compute some elements twice.
     """
     most_rows, most_vectors = product_tile()
     height = math.ceil(rows / math.ceil(rows / most_rows))
@@ -144,7 +144,7 @@ def _tiles(rows: int, depth: int, columns: int, code: str, size: int) -> list[st
 
 
 def product_lines(writer: Any, step: Instruction, out: str) -> list[str]:
-    """The statements that write a product to ``out``, an array that there is."""
+    """Return the statements that write a product to ``out``, an existing array."""
     once = len(step.outs[0].kind.shape) == 2
     written = write_product(step, once)
     threads = 1
@@ -173,7 +173,7 @@ def product_lines(writer: Any, step: Instruction, out: str) -> list[str]:
 
 
 def _in_order(writer: Any, weight: str) -> tuple[str, list[str]]:
-    """A transposed matrix laid out in order, and the statement that does it the first time."""
+    """Return a transposed matrix made contiguous, and the statement that copies it at first use."""
     name = f"{weight}_turned"
     if name in writer.turned:
         return name, []

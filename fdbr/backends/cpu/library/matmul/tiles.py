@@ -1,7 +1,7 @@
-"""Tiles of matrix products: as many results as the processor's registers hold, summed up in them.
+"""Tiles of matrix products: as many results as fit into registers, accumulated there.
 
-A tile is what the compiler would not find by itself: vectors of a chosen length, of which each
-sum has its own through the whole loop.  All addresses and distances are in bytes.
+LLVM would not find them by itself: vectors of a chosen length, with an accumulator for each through
+the whole loop.  All addresses and distances are in bytes.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,10 @@ __all__ = ["NAMES"]
 
 
 def product(code: str, high: int, wide: int) -> Any:
-    """Compute a tile of ``a @ b``, where the elements of a row of ``b`` lie side by side.
+    """Return a function that computes a tile of ``a @ b``, where rows of ``b`` are contiguous.
 
-    It is ``out[i, j] = begin[i, j] + sum(a[i, k] * b[k, j])`` for ``high`` rows ``i`` and ``wide``
-    vectors ``j``, with the sum over ``depth`` numbers ``k``.
+    It computes ``out[i, j] = begin[i, j] + sum(a[i, k] * b[k, j])`` for ``high`` rows ``i`` and
+    ``wide`` vectors ``j``, with the sum over ``depth`` terms ``k``.
     """
 
     @intrinsic
@@ -58,10 +58,10 @@ def product(code: str, high: int, wide: int) -> Any:
 
 
 def inner(code: str, high: int, wide: int) -> Any:
-    """Compute a tile of ``a @ b.T``, where the elements of rows of both lie side by side.
+    """Return a function that computes a tile of ``a @ b.T``, where rows of both are contiguous.
 
-    It is ``out[i, j] = sum(a[i, k] * b[j, k])`` for ``high`` rows ``i`` and ``wide`` rows ``j``,
-    with the sum over ``depth`` numbers ``k``.
+    It computes ``out[i, j] = sum(a[i, k] * b[j, k])`` for ``high`` rows ``i`` and ``wide`` rows
+    ``j``, with the sum over ``depth`` terms ``k``.
     """
 
     @intrinsic
@@ -101,7 +101,7 @@ def inner(code: str, high: int, wide: int) -> Any:
 
 
 def turned(code: str) -> Any:
-    """Transpose a square of as many numbers as vectors have, from rows to rows.
+    """Return a function that transposes a square of as many rows as vectors have elements.
 
     Each round interleaves the first half of the rows with the second one.
     """

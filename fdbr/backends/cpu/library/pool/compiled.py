@@ -1,8 +1,8 @@
-"""Pooling under `jit`: like the primitives of `fdbr.ops.nn.pooling.windowed`, on all cores.
+"""Pooling in compiled programs: the primitives of `fdbr.ops.nn.pooling.windowed`, on all cores.
 
-An array lies in memory as planes, one for each index of the axes before the spatial ones, in
-which each place has some numbers side by side: those of the axes after them, as the results of
-convolutions have their examples.  Loops go over these.
+An array consists of planes, one for each index of the axes before the spatial ones.  Each element
+of a plane has contiguous numbers, those of the axes after the spatial ones, such as the examples in
+results of convolutions.  The inner loops run over these.
 """
 
 import itertools
@@ -23,9 +23,9 @@ from fdbr.ops.nn.windows import Geometry, Sizes
 
 __all__ = ["VALUES"]
 
-_FEWEST = 2  # numbers side by side, below which NumPy is as fast
-_TAPS = 16  # positions of a window that are worth a line each
-_WORTH = 200_000  # elements from which on more threads than one pay
+_FEWEST = 2  # contiguous numbers below which NumPy is as fast
+_TAPS = 16  # positions of a window, at most: the code is unrolled over them
+_WORTH = 200_000  # elements from which on several threads pay
 
 
 def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
@@ -58,11 +58,11 @@ VALUES: dict[Primitive, Callable[..., Any]] = {
 }
 
 
-# --- in memory ----------------------------------------------------------------------
+# --- memory layout ------------------------------------------------------------------
 
 
 def _order(x: Any, geometry: Geometry) -> Sizes | None:
-    """The axes of ``x`` as they lie in memory, if kernels can work with that."""
+    """Return the axes of ``x`` in memory order, if kernels support it; else `None`."""
     rank = len(geometry.kernel)
     if x.dtype.str not in ("<f4", "<f8") or not x.size or math.prod(geometry.kernel) > _TAPS:
         return None
@@ -76,13 +76,13 @@ def _order(x: Any, geometry: Geometry) -> Sizes | None:
 
 
 def _empty(shape: Sizes, dtype: Any, order: Sizes) -> Any:
-    """A new array whose axes lie in memory in this order."""
+    """Return a new array whose axes have this order in memory."""
     back = sorted(range(len(order)), key=order.__getitem__)
     return np.empty([shape[axis] for axis in order], dtype).transpose(back)
 
 
 def _in_order(x: Any, order: Sizes) -> Any:
-    """An array whose axes lie in memory in this order, without gaps."""
+    """Return an array whose axes have this order in memory, without gaps."""
     if x.transpose(order).flags.c_contiguous:
         return x
     found = _empty(x.shape, x.dtype, order)
@@ -117,7 +117,7 @@ def _run(kind: str, geometry: Geometry, order: Sizes, shape: Sizes, *arrays: Any
 
 
 def _plane(geometry: Geometry, size: Sizes) -> tuple[Geometry, Sizes]:
-    """The same with two spatial axes."""
+    """Return the same geometry with two spatial axes."""
     if len(size) == 2:
         return geometry, size
     kernel, stride, padding, dilation = geometry
@@ -156,19 +156,19 @@ def _source(
     apart: bool,
     exact: bool,
 ) -> str:
-    """The source of a kernel.
+    """Return the source of a kernel.
 
-    Attributes
+    Parameters
     ----------
     kind
-        Whether it finds the maxima, ``"largest"``, or the cotangent of what they were of,
-        ``"pulled"``; that of what `relu` took before is ``"positive"``.
+        What it computes: the maxima, ``"largest"``; the cotangent of their operand, ``"pulled"``;
+        or that of the operand of a `relu` before, ``"positive"``.
     kernel, sizes, steps
-        Numbers: the compiler needs them to see that no two positions have a place in common.
+        Literal numbers: LLVM needs them to see that two positions never alias.
     padded
-        Whether places of a window may lie outside: then they stand for the first place there is.
+        Whether positions of a window may be outside; they read the first element instead.
     apart, exact
-        Whether no two windows have a place in common, and together they have all places.
+        Whether windows are disjoint, and whether they cover all elements.
     """
     taps = list(itertools.product(*map(range, kernel)))
     places, values = [], []

@@ -1,6 +1,6 @@
-"""The largest elements of windows, and what goes to their places or comes from there.
+"""Maxima of windows, and scatters to or gathers from the positions of the maxima.
 
-Arrays have planes, of the spatial axes, one after the other; whatever is before these is a batch.
+Arrays consist of contiguous planes of the spatial axes; all axes before these are a batch.
 """
 
 import math
@@ -16,26 +16,26 @@ from fdbr.core.expr import FLOATS, InexpressibleError
 
 __all__ = ["at_winners", "largest", "to_winners", "winners"]
 
-_POSITIONS = 128  # of a window, at most: their numbers are in bytes
-_WIDEST = 1 << 13  # elements of a row that threads have memory for
-_ADDITIONS = 4  # that take as long as an element
+_POSITIONS = 128  # positions of a window, at most: their numbers are bytes
+_WIDEST = 1 << 13  # elements of a row that fit into a thread's own memory
+_ADDITIONS = 4  # estimated cost of an element, in additions
 
 
 def largest(x: Any, windows: Windows, counts: tuple[int, ...]) -> Any:
-    """The largest element of each window, or NaN; `None` where no kernel can do it.
+    """Return the largest element of each window, or NaN; `None` if there is no kernel.
 
     Parameters
     ----------
     x
-        Its last axes are spatial.
+        An array whose last axes are spatial.
     windows, counts
-        How windows lie, and how many there are along each axis.
+        The geometry of windows, and their number along each axis.
     """
     return _run("largest", windows, counts, x, x.dtype)
 
 
 def winners(x: Any, windows: Windows, counts: tuple[int, ...]) -> Any:
-    """The number of the first position in each window with its largest element, as uint8."""
+    """Return the number of the first position in each window with its largest element, as uint8."""
     return _run("winners", windows, counts, x, np.uint8)
 
 
@@ -68,9 +68,9 @@ def _reading(which: bool, windows: Windows, counts: tuple[int, ...], x: Any, dty
 
 
 def to_winners(x: Any, numbers: Any, windows: Windows, size: tuple[int, ...], apart: bool) -> Any:
-    """Zeros of lengths ``size`` with the element of each window at the position it has a number of.
+    """Scatter the element of each window to its numbered position, in zeros of lengths ``size``.
 
-    Those for one place are added up.  ``apart`` says that there is but one for each.
+    Elements at one position are added.  With ``apart`` there is at most one for each.
     """
     return _moved(
         x, numbers, windows, size, "to", lambda: pooling_text.to_winners(x.dtype, windows, apart)
@@ -78,7 +78,7 @@ def to_winners(x: Any, numbers: Any, windows: Windows, size: tuple[int, ...], ap
 
 
 def at_winners(x: Any, numbers: Any, windows: Windows, size: tuple[int, ...]) -> Any:
-    """The element of ``x`` at the position of each window that it has a number of, or 0."""
+    """Return the element of ``x`` at the numbered position of each window; 0 if it is outside."""
     return _moved(
         x, numbers, windows, size, "at", lambda: pooling_text.at_winners(x.dtype, windows)
     )
@@ -119,7 +119,7 @@ def _plan(
     rest: tuple[int, ...],
     dtype: Any,
 ) -> Plan:
-    """A plan that goes through planes, of ``size`` with ``counts`` windows."""
+    """Return a plan over planes of lengths ``size`` with ``counts`` windows."""
     lead = shape[: len(shape) - len(size)]
     plan = Plan()
     plan.guarded, plan.turned, plan.several = False, False, False

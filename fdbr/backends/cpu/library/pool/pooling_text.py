@@ -1,7 +1,7 @@
-"""Kernels of the largest elements of windows in LLVM's language.
+"""LLVM code of kernels of the largest elements of windows.
 
-Windows that are beside each other share rows.  So the largest of each column comes first, of all
-columns at once, and of these the largest of each window.  A row of them lies in a thread's own
+Neighbouring windows share rows.  So first the maximum of each column is computed for all columns at
+once, and then from these the maximum of each window.  A row of column maxima is in a thread's own
 memory, with its padding.
 """
 
@@ -18,7 +18,7 @@ _CLEAR = "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)\n"
 
 
 class _Rows:
-    """A row of numbers in a thread's own memory, with what windows need beyond its ends."""
+    """A row of numbers in a thread's own memory, with the padding that windows need."""
 
     def __init__(self, t: WindowText, outside: str) -> None:
         self.t, self.low = t, t.windows.padding[-1]
@@ -33,11 +33,11 @@ class _Rows:
         self.t.do(f"store {self.t.many} {value}, ptr {place}, align {self.t.size}")
 
     def write(self, first: str, value: str) -> None:
-        """Store what belongs to some columns."""
+        """Emit a store of the values of some columns."""
         self._store(self.t.at(self.place, self.t.add(f"add i64 {first}, {self.low}")), value)
 
     def read(self, column: int, first: str) -> str:
-        """The numbers at one position of windows along the row, from the window ``first`` on."""
+        """Emit a load of the numbers at one window position, from the window ``first`` on."""
         t = self.t
         step, apart = t.windows.stride[-1], t.windows.dilation[-1]
         start = t.at(self.place, t.moved(column * apart, (first, step)))
@@ -65,14 +65,14 @@ def _number(t: WindowText, n: int) -> str:
 
 
 def _larger(t: WindowText, x: str, m: str) -> str:
-    """Whether ``x`` takes the place of ``m``: it is larger, or NaN and the first one."""
+    """Emit whether ``x`` replaces ``m``: it is larger, or the first NaN."""
     above = t.add(f"fcmp ugt {t.many} {x}, {m}")
     known = t.add(f"fcmp ord {t.many} {m}, {m}")
     return t.add(f"and {t.flags} {above}, {known}")
 
 
 def _same(t: WindowText, x: str, m: str) -> str:
-    """Whether both are equal, or NaN."""
+    """Emit whether both are equal, or both NaN."""
     equal = t.add(f"fcmp oeq {t.many} {x}, {m}")
     unknown = t.add(f"fcmp uno {t.many} {x}, {x}")
     neither = t.add(f"fcmp uno {t.many} {m}, {m}")
@@ -82,7 +82,7 @@ def _same(t: WindowText, x: str, m: str) -> str:
 
 @functools.cache
 def largest(dtype: Any, windows: Windows, lanes: int, which: bool) -> str:
-    """The kernel of `library.pool.pooling.largest`; with ``which``, that of `winners`."""
+    """Return the kernel of `library.pool.pooling.largest`; with ``which``, that of `winners`."""
     t = WindowText(dtype, windows, 1, lanes, ["room"])
     lowest = t.everywhere("0xFFF0000000000000", t.many, t.one)
     number = functools.partial(_number, t)
@@ -129,7 +129,7 @@ def largest(dtype: Any, windows: Windows, lanes: int, which: bool) -> str:
                     m, k = x, n
                     continue
                 flag = _larger(t, x, m)
-                if which:  # of equal elements the first one, which may be in a later column
+                if which:  # of equal elements the first one wins, which may be in a later column
                     before = t.add(f"fcmp olt {t.many} {n}, {k}")
                     tie = t.add(f"and {t.flags} {before}, {_same(t, x, m)}")
                     flag = t.add(f"or {t.flags} {flag}, {tie}")
@@ -154,10 +154,10 @@ def largest(dtype: Any, windows: Windows, lanes: int, which: bool) -> str:
 
 
 def _each(t: WindowText, u: str, move: Any) -> None:
-    """Move an element for each window, from the last window to the first.
+    """Emit a loop that moves an element for each window, from the last window to the first.
 
-    ``move`` writes how, from the number of the window and the place of its winner in the array,
-    and whether it has that one.
+    ``move`` emits how, from the number of the window, the index of its winner in the array, and
+    whether that is inside.
     """
     last = f"%count{t.rank - 1}"
     skipped = t.product([u, t.windowed])
@@ -193,7 +193,7 @@ def _each(t: WindowText, u: str, move: Any) -> None:
 
 
 def _where(t: WindowText, flag: str, body: Any) -> None:
-    """Instructions that are left out unless a flag is set."""
+    """Emit instructions that run only if a flag is set."""
     t.count += 1
     name = f"w{t.count}"
     t.do(f"br i1 {flag}, label %{name}, label %{name}.after")
@@ -205,7 +205,7 @@ def _where(t: WindowText, flag: str, body: Any) -> None:
 
 @functools.cache
 def to_winners(dtype: Any, windows: Windows, apart: bool) -> str:
-    """The kernel of `fdbr.backends.cpu.library.pool.pooling.to_winners`."""
+    """Return the kernel of `fdbr.backends.cpu.library.pool.pooling.to_winners`."""
     t = WindowText(dtype, windows, 2)
 
     def body(u: str, output: str, base: str) -> None:
@@ -230,7 +230,7 @@ def to_winners(dtype: Any, windows: Windows, apart: bool) -> str:
 
 @functools.cache
 def at_winners(dtype: Any, windows: Windows) -> str:
-    """The kernel of `fdbr.backends.cpu.library.pool.pooling.at_winners`."""
+    """Return the kernel of `fdbr.backends.cpu.library.pool.pooling.at_winners`."""
     t = WindowText(dtype, windows, 2)
 
     def move(number: str, place: str, inside: str) -> None:

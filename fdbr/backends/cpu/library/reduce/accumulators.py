@@ -1,15 +1,15 @@
-"""Loops that reduce: along what lies side by side in memory, or across it.
+"""Loops that reduce: along contiguous elements, or across them.
 
-Operands are arrays of three axes, of which the first may be of length 1.  *Along* is a reduction of
-the first and the last axis, whose results are those of the middle one, each by a loop over vectors
-of what is reduced.  *Across* is one of the middle axis: a vector has elements of different results,
-side by side, and the loop goes from row to row.  *Narrow* is the same where the few elements of a
-result lie side by side, and those of different results apart: there the last two axes have changed
-places.  Each level of reductions, one by the result of the other, has a loop of its own.
+Operands are arrays of three axes, the first of which may have length 1.  *Along* reduces the first
+and the last axis; the results are those of the middle one, each by a loop over vectors of reduced
+elements.  *Across* reduces the middle axis: a vector holds neighbouring results, and the loop goes
+from row to row.  *Narrow* is the same where the few elements of a result are contiguous and those
+of different results are not: there the last two axes are exchanged.  Each level of nested
+reductions has a loop of its own.
 
-The table of a kernel has the addresses of the operands and of the outputs, and then: how long the
-three axes are; and how many elements there are, or, across, how many panels a row is divided into.
-A part has some results, or panels of results.
+The table of a kernel has the addresses of the operands and of the outputs, the lengths of the three
+axes, and the number of elements, or, across, of panels in a row.  A part of a launch has some
+results, or panels of results.
 """
 
 from collections.abc import Sequence
@@ -23,29 +23,29 @@ from fdbr.core.expr import Node, cost, every
 __all__ = ["PANEL", "Fold", "Folding", "Pairs", "Work"]
 
 Pairs = list[tuple[str, str]]
-"""For each reduction its total so far, and what rounding has lost, if that is carried along."""
+"""The total of each reduction so far, and its compensation for rounding, if there is one."""
 
-PANEL = 4  # vectors of a panel, at most
+PANEL = 4  # vectors of a panel, at most, so that their sums stay in registers
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
 _COMBINED = {"sum": "fadd", "prod": "fmul"}
 _ORDER = {"max": "ogt", "min": "olt"}
 
 
 class Fold(NamedTuple):
-    """The order in which a kernel goes through its operands.
+    """The order in which a kernel traverses its operands.
 
     Attributes
     ----------
     across
-        Whether it reduces across what lies side by side.
+        Whether it reduces across contiguous elements.
     exact
-        Whether sums carry along what rounding loses, as those of many elements must (Kahan).
+        Whether sums are compensated for rounding (Kahan), as those of many elements must be.
     offsets
-        For each operand that has no element for each result, ``"0"``; for others ``"r"``.
+        ``"0"`` for operands without an element for each result, and ``"r"`` for others.
     narrow
-        Whether a vector has elements of different results though it does not.
+        Whether a vector holds different results although elements of one are contiguous.
     panel
-        How many vectors of results are side by side.
+        The number of vectors of neighbouring results.
     """
 
     across: bool
@@ -56,7 +56,7 @@ class Fold(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The loop of a level: its reductions, the outputs stored in it, and what both are made of."""
+    """The loop of a level: its reductions, the outputs stored in it, and the nodes for both."""
 
     level: int
     reductions: list[Node]
@@ -74,7 +74,7 @@ class Folding(Writer):
         self.kept = self._kept()
 
     def _kept(self) -> Node | None:
-        """The part computed before a reduction, which the first output keeps until after it."""
+        """Return a costly node that the first output stores until the reduction is complete."""
         out = self.outs[0]
         if not out.varies or out.level == 0:
             return None
@@ -94,7 +94,7 @@ class Folding(Writer):
         return None
 
     def _work(self, level: int) -> Work:
-        """The work of a level."""
+        """Return the work of a level."""
         reductions = [n for n in self.nodes if n.op == "reduced" and n.args[0].level == level]
         stored = [(i, o) for i, o in enumerate(self.outs) if o.varies and o.level == level]
         if self.kept is not None and self.kept.level == level:
@@ -103,7 +103,7 @@ class Folding(Writer):
         return Work(level, reductions, stored, wanted)
 
     def _computed(self, work: Work, index: Any, mask: str) -> None:
-        """The varying nodes at one place of the loop of a level."""
+        """Emit the varying nodes at one index of the loop of a level."""
         if self.kept is not None and self.kept.level < work.level:
             self.found[self.kept] = self._load(
                 self.operands, "r", True, self.kept.dtype, index, mask
@@ -112,14 +112,14 @@ class Folding(Writer):
             self.found[node] = self._value(node, index, mask)
 
     def _settle(self, level: int) -> None:
-        """Compute what does not vary, as far as it is known up to a level."""
+        """Emit the nodes that do not vary, as far as they are known up to a level."""
         for node in self.nodes:
             ready = node.op != "reduced" and all(arg in self.found for arg in node.args)
             if ready and not node.varies and node.level <= level and node not in self.found:
                 self.found[node] = self._value(node, self._nowhere(), "")
 
     def _nowhere(self) -> Any:
-        """The index of what does not vary."""
+        """Return the index of nodes that do not vary."""
         return "0"
 
     def _value(self, node: Node, index: Any, mask: str) -> str:
@@ -132,7 +132,7 @@ class Folding(Writer):
         return self._constant(_IDENTITY[node.detail], node.dtype)
 
     def _joined(self, node: Node, total: str, value: str) -> str:
-        """Two totals as one."""
+        """Emit the combination of two totals."""
         kind, how = self.vector(node.dtype), node.detail
         if how in _COMBINED:
             return self.add(f"{_COMBINED[how]} {kind} {total}, {value}")
@@ -143,7 +143,7 @@ class Folding(Writer):
         return self.add(f"select {flags} {taken}, {kind} {value}, {kind} {total}")
 
     def _gathered(self, node: Node, pair: tuple[str, str], value: str) -> tuple[str, str]:
-        """One more vector for a total, and what has been lost of that by rounding (Kahan)."""
+        """Emit the addition of a vector to a total, and its new compensation (Kahan)."""
         total, lost = pair
         if not self._loses(node):
             return self._joined(node, total, value), lost
@@ -152,7 +152,7 @@ class Folding(Writer):
         new = self.add(f"fadd {kind} {total}, {value}")
         gained = self.add(f"fsub {kind} {new}, {total}")
         away = self.add(f"fsub {kind} {gained}, {value}")
-        none = self.add(f"fsub {kind} {away}, {away}")  # 0, or NaN beside infinity
+        none = self.add(f"fsub {kind} {away}, {away}")  # 0, or NaN if a sum is infinite
         finite = self.add(f"fcmp oeq {kind} {none}, {zero}")
         flags = f"<{self.lanes} x i1> {finite}"
         return new, self.add(f"select {flags}, {kind} {away}, {kind} {zero}")
@@ -161,7 +161,7 @@ class Folding(Writer):
         return self.exact and node.detail == "sum"
 
     def _pairs(self, reductions: Sequence[Node], name: str) -> list[tuple[str, str]]:
-        """The names of totals and of what they have lost."""
+        """Return the names of totals and of their compensations."""
         return [
             (f"%{name}.t{k}", f"%{name}.l{k}" if self._loses(node) else "")
             for k, node in enumerate(reductions)
@@ -170,7 +170,7 @@ class Folding(Writer):
     def _phi(
         self, reductions: Sequence[Node], name: str, *sources: tuple[list[tuple[str, str]], str]
     ) -> list[tuple[str, str]]:
-        """Totals that come from one of several blocks."""
+        """Emit totals that come from one of several blocks."""
         made = self._pairs(reductions, name)
         for k, node in enumerate(reductions):
             kind = self.vector(node.dtype)
@@ -185,7 +185,7 @@ class Folding(Writer):
     def _named(
         self, reductions: Sequence[Node], name: str, pairs: list[tuple[str, str]]
     ) -> list[tuple[str, str]]:
-        """The same totals under names that are known beforehand."""
+        """Emit the same totals under names that are known beforehand."""
         made = self._pairs(reductions, name)
         for k, node in enumerate(reductions):
             kind = self.vector(node.dtype)
@@ -201,7 +201,7 @@ class Folding(Writer):
         return self.whole()
 
     def _passes(self) -> None:
-        """The loops of all levels, and what follows from them."""
+        """Emit the loops of all levels, and what follows them."""
         for level in self.levels:
             self._settled(level)
             self._level(f"c{level}", level)

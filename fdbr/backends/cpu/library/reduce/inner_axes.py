@@ -1,4 +1,4 @@
-"""Loops that reduce along what lies side by side in memory."""
+"""Loops that reduce along contiguous elements."""
 
 from fdbr.backends.cpu.codegen.writer import memory_of
 from fdbr.backends.cpu.library.reduce.accumulators import PANEL, Folding, Pairs, Work
@@ -6,11 +6,11 @@ from fdbr.core.expr import Node, every
 
 __all__ = ["Along"]
 
-_LONG = 40  # operations of a loop, from which on it takes fewer vectors at once
+_LONG = 40  # operations of a loop from which on it processes fewer vectors at once
 
 
 class Along(Folding):
-    """Each result by loops over vectors of what is reduced."""
+    """Computes each result by loops over vectors of reduced elements."""
 
     def _begin(self) -> None:
         self.do("%count = mul i64 %outer, %inner")
@@ -29,13 +29,13 @@ class Along(Folding):
         if not work.wanted:
             return
         many = PANEL if len(every(work.wanted, self.found)) < _LONG else PANEL // 2
-        many *= 2 if self.exact else 1  # where one sum waits for the other
+        many *= 2 if self.exact else 1  # compensated sums have a longer latency
         outside = dict(self.found)
         start = self._beginning(reductions)
         self.do(f"br label %{name}.before")
         self.lines.append(f"{name}.before:")
         self.do(f"br label %{name}.part")
-        self.lines.append(f"{name}.part:")  # of the first axis
+        self.lines.append(f"{name}.part:")  # an index of the first axis
         self.do(f"%{name}.s = phi i64 [0, %{name}.before], [%{name}.s1, %{name}.done]")
         so_far = self._phi(
             reductions,
@@ -64,9 +64,9 @@ class Along(Folding):
     def _whole_vectors(
         self, name: str, work: Work, begins: list[Pairs], outside: dict[Node, str]
     ) -> Pairs:
-        """A loop over whole vectors, several at once, and then their totals together.
+        """Emit a loop over whole vectors, several at once, and then combine their totals.
 
-        It begins with a total for each of the several; and ends in the block ``between``, where
+        It starts from a total for each of the several, and ends in the block ``between``, where
         ``k`` is the first element that is left.
         """
         reductions, many, lanes = work.reductions, len(begins), self.lanes
@@ -107,7 +107,7 @@ class Along(Folding):
         return self._named(reductions, f"{name}.g", joined)
 
     def _rest(self, name: str, work: Work, between: Pairs) -> Pairs:
-        """A loop over the vectors that are left, of which the last may not be whole."""
+        """Emit a loop over the remaining vectors, the last of which may not be full."""
         reductions = work.reductions
         self.do(f"%{name}.left = icmp slt i64 %{name}.k, %here")
         self.do(f"br i1 %{name}.left, label %{name}.rest, label %{name}.done")
@@ -128,7 +128,7 @@ class Along(Folding):
         return ended
 
     def _gathering(self, work: Work, index: str, mask: str, totals: Pairs) -> Pairs:
-        """The totals with one vector added: it is computed, and stored where it is an output."""
+        """Emit one vector, its stores, and its addition to the totals; return these."""
         self._computed(work, index, mask)
         gathered = []
         for k, node in enumerate(work.reductions):
@@ -136,7 +136,7 @@ class Along(Folding):
             if mask:
                 kind = self.vector(node.dtype)
                 value = self.add(f"select {mask}, {kind} {value}, {kind} {self._first(node)}")
-            if not mask and self._loses(node):  # several at once, for that takes long
+            if not mask and self._loses(node):  # several are added first, as compensating is slow
                 if k in self.waiting:
                     kind = self.vector(node.dtype)
                     value = self.add(f"fadd {kind} {self.waiting[k]}, {value}")
@@ -157,7 +157,7 @@ class Along(Folding):
         return both[0], self.add(f"fadd {kind} {both[1]}, {other[1]}")
 
     def _folded(self, node: Node, total: str) -> str:
-        """The reduction of a vector, in all its elements: halves first, always in one order."""
+        """Emit the reduction of a vector in all its lanes: halves first, in a fixed order."""
         step, kind = self.lanes // 2, self.vector(node.dtype)
         while step:
             order = ", ".join(f"i32 {k ^ step}" for k in range(self.lanes))
@@ -173,7 +173,7 @@ class Along(Folding):
                 self._store_one(i, out)
 
     def _store_one(self, out: int, node: Node) -> None:
-        """The element of a row."""
+        """Emit the store of the element of a row."""
         memory = memory_of(node.dtype)
         place = self._place(self.operands + out, "r", False, node.dtype, "0")
         one = self.add(f"extractelement {self.vector(node.dtype)} {self.found[node]}, i64 0")

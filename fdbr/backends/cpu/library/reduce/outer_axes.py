@@ -1,4 +1,4 @@
-"""Loops that reduce across what lies side by side in memory."""
+"""Loops that reduce across contiguous elements."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from fdbr.core.expr import Node
 
 __all__ = ["Across"]
 
-_BLOCK = 8  # rows that are added up before what rounding loses is looked at
+_BLOCK = 8  # rows that are added before their sum is added with compensation
 
 
 class Across(Folding):
-    """Results side by side, by loops from row to row: a panel of them at a time.
+    """Computes panels of neighbouring results by loops from row to row.
 
-    The last panel of a row, which may not be whole, has loops of its own with masks: without mask
-    registers these take long.
+    The last panel of a row, which may not be full, has loops of its own with masks, because masks
+    are slow on processors without mask registers.
     """
 
     def _begin(self) -> None:
@@ -66,7 +66,7 @@ class Across(Folding):
             self.places[v] |= {n: totals[v][k][0] for k, n in enumerate(work.reductions)}
 
     def _blocks(self, name: str, work: Work, start: Pairs) -> list[Pairs]:
-        """A loop over blocks of rows, whose sums are added up with what rounding loses."""
+        """Emit a loop over blocks of rows, whose sums are added with compensation."""
         block, before = f"{name}.block", f"{name}.before"
         self.do(f"br label %{block}")
         self.lines.append(f"{block}:")
@@ -109,7 +109,7 @@ class Across(Folding):
     def _rows(
         self, name: str, work: Work, begins: list[Pairs], before: str, ends: tuple[str, str]
     ) -> list[Pairs]:
-        """A loop over rows, and the totals after it, in the block ``after``."""
+        """Emit a loop over rows; return the totals after it, in the block ``after``."""
         reductions = work.reductions
         self.do(f"br label %{name}")
         self.lines.append(f"{name}:")

@@ -18,37 +18,37 @@ from fdbr.core.expr import FLOATS, InexpressibleError, Node, cost
 
 __all__ = ["reduced", "stages"]
 
-_SHORTEST = 16  # elements of a row that is reduced, below which there is nothing to gain
-_NARROWEST = 1 << 7  # bytes of a row that is reduced, below which vectors go from row to row
-_NARROW = 16  # results side by side, below which vectors are nearly empty
-_LONG = 1 << 12  # elements from which on their sum is carried along with its error
-_HIGH = 1 << 10  # the same, of one vector after the other
+_SHORTEST = 16  # elements of a reduced row below which nothing is gained
+_NARROWEST = 1 << 7  # bytes of a reduced row below which vectors run across rows
+_NARROW = 16  # neighbouring results below which vectors are nearly empty
+_LONG = 1 << 12  # elements from which on a sum is compensated
+_HIGH = 1 << 10  # the same, for sums across rows
 _MANY = 1 << 16  # elements that are worth several threads
-_CHUNK = 1 << 12  # elements of which there is a result of their own, where all are reduced
+_CHUNK = 1 << 12  # elements of a partial result, where everything is reduced
 _COMBINED = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def reduced(
     name: Any, function: Callable[..., Any], axes: tuple[int, ...], operands: Sequence[Any]
 ) -> Any:
-    """A function of arrays that reduces along some axes; `None` where no kernel can do it.
+    """Compute a function of arrays that reduces along some axes; return `None` without a kernel.
 
     Parameters
     ----------
     name
-        What tells the function from others, and has a hash.
+        A hashable name, unique for the function.
     function
-        A function of nodes, whose axes are ``(1,)``.
+        A function of expression nodes, whose axes are ``(1,)``.
     axes
-        The axes along which it reduces, counted from the first.
+        The non-negative axes along which it reduces.
     operands
-        Arrays of NumPy's, of the shape of the first; or with 1 in the place of ``axes``, or of all
-        other axes.
+        NumPy arrays of the shape of the first; or with length 1 for ``axes``, or for all other
+        axes.
 
     Returns
     -------
     array or tuple of arrays, or None
-        In the shape of the first operand, or with 1 in the place of ``axes``.
+        In the shape of the first operand, or with length 1 for ``axes``.
     """
     if not expected():
         return None
@@ -61,7 +61,7 @@ def reduced(
 
 
 def stages(x: Any, axes: Iterable[int]) -> list[tuple[int, ...]]:
-    """Axes in groups, along one of which after the other an array is reduced fastest."""
+    """Return axes in groups, such that reducing along one group after the other is fastest."""
     every = tuple(sorted(axes))
     try:
         across, (outer, _, inner) = _axes(x.shape, every)
@@ -80,7 +80,7 @@ def stages(x: Any, axes: Iterable[int]) -> list[tuple[int, ...]]:
 
 
 class _Parts(Plan):
-    """The plan of a reduction of everything, which gives results of parts first."""
+    """The plan of a reduction of everything, which computes partial results first."""
 
     __slots__ = ("finish",)
 
@@ -88,7 +88,7 @@ class _Parts(Plan):
         self.finish = finish
 
     def run(self, operands: Sequence[Any]) -> Any:
-        """The outputs for some operands."""
+        """Return the outputs for some operands."""
         found = super().run(operands)
         several = found if type(found) is tuple else (found,)
         outs = tuple(
@@ -116,7 +116,7 @@ def _plan(
     narrow = short and not whole and middle >= _NARROW
     if narrow:
         across, (middle, inner) = True, (inner, middle)
-    if whole:  # there is one result, however many parts
+    if whole:  # there is one result, whatever the number of partial ones
         ways = [(varies, offset if varies else "0") for varies, offset in ways]
     count = middle if across else outer * inner
     few = count < _SHORTEST and not narrow
@@ -128,7 +128,7 @@ def _plan(
     kinds = [(v.dtype, *way) for v, way in zip(operands, ways, strict=True)]
     source, outs, several, _ = traced(name, function, kinds, fold, _source)
     parted = whole and _are_totals(outs)
-    if parted:  # parts are short, and their results are added up in pairs
+    if parted:  # parts are short, and NumPy adds their results pairwise
         shorter = fold._replace(exact=False)
         source, outs, several, _ = traced(name, function, kinds, shorter, _source)
     finish = [(_COMBINED[out.detail], kept) for out in outs] if parted else []
@@ -154,7 +154,7 @@ def _plan(
 
 
 def _are_totals(outs: Sequence[Node]) -> bool:
-    """Whether results follow from those of parts."""
+    """Return whether the results follow from those of parts."""
     return all(out.op == "reduced" and out.level == 1 for out in outs)
 
 
@@ -168,7 +168,7 @@ def _source(outs: Sequence[Node], operands: int, fold: Fold, conditions: Sequenc
 def _way(
     v: Any, shape: tuple[int, ...], kept: tuple[int, ...], gone: tuple[int, ...]
 ) -> tuple[bool, str]:
-    """Whether an operand varies along what is reduced, and whether it does elsewhere."""
+    """Return whether an operand varies along reduced axes, and whether it does elsewhere."""
     if v.shape == shape:
         return True, "r"
     if v.shape == kept:
@@ -179,7 +179,7 @@ def _way(
 
 
 def _axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[bool, tuple[int, int, int]]:
-    """Whether reductions go across what lies side by side, and how long the joined axes are."""
+    """Return whether reductions run across contiguous rows, and the lengths of the merged axes."""
     merged: list[tuple[bool, int]] = []
     for axis, length in enumerate(shape):
         if length != 1:

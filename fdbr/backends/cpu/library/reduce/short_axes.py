@@ -1,4 +1,4 @@
-"""Loops that reduce along few elements side by side in memory."""
+"""Loops that reduce along few contiguous elements."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ __all__ = ["Narrow"]
 
 
 class Narrow(Across):
-    """Results side by side, whose elements lie as far apart as there are of each."""
+    """Vectors of neighbouring results, whose operands are strided."""
 
     def _begin(self) -> None:
         super()._begin()
-        self.apart: set[str] = set()  # places that are vectors of addresses
+        self.apart: set[str] = set()  # names of vectors of addresses
 
     def _start(self, offset: str, varies: bool, index: Any) -> str:
         if not varies:
@@ -50,7 +50,7 @@ class Narrow(Across):
         self._masked(name, "void", [given, *self._at(place, dtype, mask)])
 
     def _at(self, place: str, dtype: Any, mask: str) -> list[tuple[str, str]]:
-        """The addresses, how they are aligned, and which of them count."""
+        """Return the addresses, their alignment, and their mask."""
         kind, _, flags = mask.rpartition(" ")
         if not mask:
             kind, flags = f"<{self.lanes} x i1>", f"<{', '.join(['i1 1'] * self.lanes)}>"

@@ -1,7 +1,7 @@
 """Recurrent nets over whole sequences, with their products on the threads of kernels.
 
-The loop over the steps is that of the operations themselves; see `matmuls` for why NumPy's BLAS
-does not take part.
+The loop over the steps is that of the operations themselves; `matmuls` says why NumPy's BLAS is not
+used.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ __all__ = ["VALUES"]
 
 
 class _Products:
-    """NumPy, but for products of matrices."""
+    """NumPy with another `matmul`."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name)
@@ -25,7 +25,7 @@ class _Products:
 
     @staticmethod
     def matmul(a: Any, b: Any, out: Any = None) -> Any:
-        """``a @ b``."""
+        """Compute ``a @ b``."""
         if is_worth_threads(a.shape[-2], b.shape[-1], a.shape[-1]):
             return multiply(a, b, out)
         return np.matmul(a, b, out=out)
@@ -49,4 +49,4 @@ VALUES: dict[Primitive, Callable[..., Any]] = {
         *("reset_recurrence", "transposed_reset_recurrence"),
     )
 }
-"""The CPU's own values of recurrent nets, by primitives."""
+"""The CPU's implementations of recurrent nets, by primitive."""

@@ -1,10 +1,9 @@
-"""Steps of recurrences: a product with a matrix, and what is made of its sums, in one kernel.
+"""Steps of recurrences: a product with a matrix, and a function of its sums, in one kernel.
 
-Each step is a call that writes some rows of arrays which are there already.  The matrix is laid out
-once for all steps: in strips, each of the columns that one vector of results needs, so that a step
-reads it in order.  A tile of sums stays in registers while their terms are added up.  What is then
-computed for each element is a function of nodes, as in other kernels; its operands are the sums,
-and arrays.
+Each step writes some rows of preallocated arrays.  The matrix is packed once for all steps: in
+strips of the columns that one vector of results needs, so that a step reads it sequentially.  A
+tile of sums stays in registers while terms are added.  Then an expression is computed for each
+element, as in other kernels; its operands are the sums, and arrays.
 """
 
 from array import array
@@ -23,11 +22,11 @@ from fdbr.core.expr import FLOATS, InexpressibleError, Node, every
 __all__ = ["PACKED", "STATE", "Step", "stepping"]
 
 PACKED, STATE = "p", "r"
-"""Where a step's rows are: they follow those of the step before, or are the first ones."""
+"""The positions of a step's rows: behind those of the step before, or the first ones."""
 
-_ALONE = 1 << 17  # multiplications of a step, up to which one thread does it
+_ALONE = 1 << 17  # multiplications of a step up to which one thread computes it
 _MOST = 8  # rows of a tile
-_CALLS = 16  # multiplications that take as long as what else is done for an element
+_CALLS = 16  # estimated cost of the expression for an element, in multiplications
 
 
 class _Layout(NamedTuple):
@@ -36,11 +35,11 @@ class _Layout(NamedTuple):
     Attributes
     ----------
     parts
-        How many sums there are for each element.
+        The number of sums for each element.
     ways
-        Where the rows are of operands and outputs, and of the product's first factor.
+        The positions of the rows of operands and outputs, and of the product's first factor.
     lanes, high
-        The elements of a vector, and the most rows of a tile.
+        The elements of a vector, and the maximal rows of a tile.
     """
 
     parts: int
@@ -50,17 +49,17 @@ class _Layout(NamedTuple):
 
 
 class _Kernel(NamedTuple):
-    """The address of a kernel, and how it is laid out."""
+    """The address of a kernel, and its layout."""
 
     address: int
     layout: _Layout
 
 
 class Step:
-    """A step of a recurrence, which can be done for any rows.
+    """A step of a recurrence, which can be computed for any rows.
 
-    ``step(first, count)`` does it for ``count`` rows, which begin at row ``first`` of the arrays
-    that are `PACKED`.
+    ``step(first, count)`` computes ``count`` rows, which begin at row ``first`` of the arrays that
+    are `PACKED`.
     """
 
     __slots__ = ("_held", "_kernel", "_most", "_row", "_table", "_units")
@@ -68,11 +67,11 @@ class Step:
     def __init__(self, kernel: int, table: Any, units: int, row: int, most: int, held: Any) -> None:
         self._kernel, self._table, self._units = kernel, table, units
         self._row, self._most = row, most
-        self._held = held  # the arrays of which the table has the addresses
+        self._held = held  # keeps the arrays alive whose addresses the table has
 
     def __call__(self, first: int, count: int) -> None:
         tiles = -(-count // self._most)
-        self._table[:3] = array("q", (first, count, -(-count // tiles)))  # of about one height
+        self._table[:3] = array("q", (first, count, -(-count // tiles)))  # tiles of equal height
         parts = min(thread_count(), self._units) if count * self._row > _ALONE else 1
         launch(self._kernel, self._table.buffer_info()[0], self._units, 1, parts)
 
@@ -85,23 +84,24 @@ def stepping(
     weight: Any = None,
     left: tuple[Any, str] | None = None,
 ) -> Step | None:
-    """A step of a recurrence; `None` where no kernel can do it.
+    """Return a step of a recurrence; `None` if there is no kernel for it.
 
     Parameters
     ----------
     name
-        What tells the function from others, and has a hash.
+        A hashable name, unique for the function.
     function
-        A function of nodes: of the sums, and the operands.
+        A function of expression nodes: of the sums, and the operands.
     operands
-        Arrays of shape ``(rows, size)``, each with where its rows are; a single row, which is the
-        same for all, with ``"0"``.
+        Arrays of shape ``(rows, size)``, each with the position of its rows; a single row, which
+        is the same for all, with ``"0"``.
     outs
         The arrays that the results are written to, likewise.  An operand may be one of them.
     weight
         Shape ``(parts, size, length)``; each part with ``left`` gives a sum for every element.
     left
-        The first factor, of shape ``(rows, length)``, and where its rows are.  It is no output.
+        The first factor, of shape ``(rows, length)``, with the position of its rows.  It is not an
+        output.
     """
     given = [*operands, *outs, *([] if left is None else [left])]
     arrays = [x for x, _ in given]
@@ -134,7 +134,7 @@ def _fits(x: Any, dtype: Any) -> bool:
 
 
 def _in_strips(weight: Any, strips: int, lanes: int) -> Any:
-    """A weight in the order in which a kernel reads it: by strip, term, part and column."""
+    """Return a weight packed in the order in which a kernel reads it: strip, term, part, column."""
     parts, size, length = weight.shape
     out = np.zeros((strips, length, parts, lanes), weight.dtype)
     whole = size // lanes
@@ -149,7 +149,7 @@ def _in_strips(weight: Any, strips: int, lanes: int) -> Any:
 def _planned(
     name: Any, function: Any, dtype: Any, parts: int, ways: tuple[str, ...], count: int
 ) -> _Kernel:
-    """The kernel of a function with ``count`` operands besides its sums."""
+    """Return the kernel of a function with ``count`` operands besides its sums."""
     wide = 64 if parts <= 1 else vector_bytes()
     registers = (24 if vector_bytes() == 64 else 12) * vector_bytes() // wide
     high = min(_MOST, max(1, registers // max(parts, 1)))
@@ -170,7 +170,7 @@ def _source(
 
 
 class _Steps(Writer):
-    """A kernel of steps: in each strip of columns there are tiles of rows."""
+    """A kernel of steps: strips of columns contain tiles of rows."""
 
     def __init__(self, outs: Sequence[Node], operands: int, layout: _Layout) -> None:
         super().__init__(outs, operands, ("",) * layout.parts + layout.ways)
@@ -180,7 +180,7 @@ class _Steps(Writer):
         self.many, self.one = self.vector(self.dtype), self.type(self.dtype)
 
     def text(self) -> str:
-        """All of the kernel."""
+        """Return the kernel's code."""
         parts, bases = self.layout.parts, [f"base{i}" for i in range(len(self.layout.ways))]
         steps = [f"step{i}" for i in range(len(bases))]
         bases += ["weight"] if parts else []
@@ -227,7 +227,7 @@ class _Steps(Writer):
         self.lines.append("tiled:")
 
     def _product(self, high: int) -> None:
-        """The sums of so many rows."""
+        """Emit the sums of ``high`` rows."""
         name, parts, lanes = f"sum{high}", self.layout.parts, self.lanes
         tile = [(i, p) for i in range(high) for p in range(parts)]
         left = len(self.layout.ways) - 1
@@ -244,7 +244,7 @@ class _Steps(Writer):
             self.do(f"%{name}.{i}.{p} = phi {self.many} {old}")
         begin = self.add(f"mul i64 %{name}.k, {parts * lanes}")
         here = self.add(f"getelementptr {self.one}, ptr %strip, i64 {begin}")
-        # What there are fewer of waits in registers for the other factors.
+        # The smaller operand stays in registers.
         by_row = high > parts
         for i, p in sorted(tile) if by_row else sorted(tile, key=lambda place: place[::-1]):
             x = self._factor(i, rows[i], f"%{name}.k")
@@ -261,7 +261,7 @@ class _Steps(Writer):
         self.do("br label %made")
 
     def _factor(self, i: int, row: str, k: str) -> str:
-        """An element of a row of the first factor, in all lanes."""
+        """Emit an element of a row of the first factor, in all lanes."""
         if ("row", i) not in self.known:
             at = self.add(f"getelementptr {self.one}, ptr {row}, i64 {k}")
             one = self.add(f"load {self.one}, ptr {at}")
@@ -269,7 +269,7 @@ class _Steps(Writer):
         return self.known["row", i]
 
     def _column(self, p: int, here: str) -> str:
-        """A vector of the second factor's."""
+        """Emit a vector of the second factor."""
         if ("part", p) not in self.known:
             at = self.add(f"getelementptr {self.one}, ptr {here}, i64 {p * self.lanes}")
             text = f"load {self.many}, ptr {at}, align {self.dtype.itemsize}"
@@ -286,7 +286,7 @@ class _Steps(Writer):
         return f"v{self.lanes}f{8 * self.dtype.itemsize}"
 
     def _elements(self, name: str, mask: str) -> None:
-        """The results made of the sums of a tile, row by row."""
+        """Emit the results from the sums of a tile, row by row."""
         self.lines.append(f"{name}:")
         self.do(f"%{name}.i = phi i64 [0, %made], [%{name}.j, %{name}]")
         row = self.add(f"add i64 %t, %{name}.i")
@@ -309,7 +309,7 @@ class _Steps(Writer):
         return self.add(f"load {self.many}, ptr {at}, align {self.dtype.itemsize}")
 
     def _row(self, i: int, row: str) -> str:
-        """The address of a row of an array."""
+        """Emit the address of a row of an array."""
         way = self.layout.ways[i]
         if way == "0":
             return f"%base{i}"
@@ -319,7 +319,7 @@ class _Steps(Writer):
         return self.add(f"getelementptr i8, ptr %base{i}, i64 {far}")
 
     def _place(self, number: int, offset: str, varies: bool, dtype: Any, index: Any) -> str:
-        """The address of the elements of an operand or output in a row."""
+        """Emit the address of the elements of an operand or output in a row."""
         start = self._row(number - self.layout.parts, index)
         return self.add(f"getelementptr {self.one}, ptr {start}, i64 %u")
 

@@ -1,8 +1,7 @@
-"""Elimination in many small matrices side by side: equations, inverses and determinants.
+"""Gaussian elimination in many small matrices side by side: solves, inverses and determinants.
 
-Rows are exchanged for the largest element of a column (Golub and Van Loan, "Matrix Computations",
-4th edition, 2013, 3.4.1), in each lane another; a matrix with nothing but zeros to divide by is
-singular, as it is to LAPACK.
+Pivots are the largest elements of columns (Golub and Van Loan, "Matrix Computations", 4th edition,
+2013, 3.4.1), in each lane another row.  A matrix whose pivot is zero is singular, as in LAPACK.
 """
 
 from typing import Any
@@ -16,9 +15,9 @@ NUMBERS = ("n", "k")
 
 
 def _eliminated(lanes: Lanes, a: Tile, b: Tile | None, n: Value, k: Any) -> tuple[Value, Value]:
-    """Make an upper triangle of ``a``, and do the same to the rows of ``b``.
+    """Emit the elimination that makes ``a`` upper triangular, applied to the rows of ``b``, too.
 
-    Gives where matrices are regular, and where an odd number of rows was exchanged.
+    Return masks of the regular matrices, and of those with an odd number of row exchanges.
     """
 
     def column(c: Value, regular: Value, odd: Value) -> tuple[Value, Value]:
@@ -72,7 +71,7 @@ def _exchange_rows(
 def _add_row(
     lanes: Lanes, factor: Value, x: Tile, source: Value, to: Value, start: Any, stop: Any
 ) -> None:
-    """``x[to] += factor * x[source]``."""
+    """Emit ``x[to] += factor * x[source]``."""
 
     def each(c: Value) -> None:
         x[to, c] = lanes.fused(factor, x[source, c], x[to, c])
@@ -81,7 +80,7 @@ def _add_row(
 
 
 def read(lanes: Lanes, name: str, x: Tile, lower: bool = False) -> None:
-    """Read an array, or its lower triangle."""
+    """Emit a copy of an array, or of its lower triangle."""
 
     def row(i: Value) -> None:
         def each(j: Value) -> None:
@@ -93,7 +92,7 @@ def read(lanes: Lanes, name: str, x: Tile, lower: bool = False) -> None:
 
 
 def _solved(lanes: Lanes, a: Tile, b: Tile, n: Value, k: Value) -> None:
-    """Eliminate, substitute backwards and write the result; NaN for singular matrices."""
+    """Emit elimination, back substitution and stores; NaN for singular matrices."""
     regular, _ = _eliminated(lanes, a, b, n, k)
     lanes.fail(regular ^ True)
 
@@ -115,7 +114,7 @@ def _solved(lanes: Lanes, a: Tile, b: Tile, n: Value, k: Value) -> None:
 
 
 def solutions(dtype: Any, count: int) -> str:
-    """A kernel for ``out`` with ``a @ out = b``: the arrays ``a``, ``b``, ``out``."""
+    """Return a kernel for ``out`` with ``a @ out = b``: the arrays ``a``, ``b``, ``out``."""
     lanes = Lanes(dtype, count, NUMBERS, ("a", "b", "out"))
     n, k = lanes.number["n"], lanes.number["k"]
     a, b = lanes.tile(n, n), lanes.tile(n, k)
@@ -129,7 +128,7 @@ def solutions(dtype: Any, count: int) -> str:
 
 
 def inverses(dtype: Any, count: int) -> str:
-    """A kernel for inverses: the arrays ``a``, ``out``."""
+    """Return a kernel for inverses: the arrays ``a``, ``out``."""
     lanes = Lanes(dtype, count, NUMBERS, ("a", "out"))
     n = lanes.number["n"]
     a, b = lanes.tile(n, n), lanes.tile(n, n)
@@ -154,12 +153,14 @@ def inverses(dtype: Any, count: int) -> str:
 
 
 def _product(lanes: Lanes, a: Tile, n: Value) -> tuple[Value, Value, Value]:
-    """The determinant: a number from ``sqrt(1/2)`` on and below ``sqrt(2)``, or 0, infinity or
-    NaN; the exponent of 2 that belongs to it, as a floating number; and where it is negative.
+    """Emit the determinant as mantissa, exponent and sign.
+
+    The mantissa is in ``[sqrt(1/2), sqrt(2))``, or 0, infinite or NaN; the exponent of 2 is a
+    float; the last result is the mask of negative determinants.
     """
     regular, odd = _eliminated(lanes, a, None, n, 0)
     fraction, bias, low = (52, 1023, 2.0**-1022) if lanes.bits == 64 else (23, 127, 2.0**-126)
-    lift = 60 if lanes.bits == 64 else 30  # which makes numbers of those without their full digits
+    lift = 60 if lanes.bits == 64 else 30  # a power of 2 that makes subnormal numbers normal
 
     def factor(i: Value, size: Value, power: Value, negative: Value) -> tuple[Value, Value, Value]:
         pivot = a[i, i]
@@ -168,7 +169,7 @@ def _product(lanes: Lanes, a: Tile, n: Value) -> tuple[Value, Value, Value]:
         short = new < low
         new = lanes.choose(short, new * 2.0**lift, new)
         power = power - lanes.choose(short, lanes.constant(lift), 0.0)
-        # The exponent of a whole number, which is left as it is if it is 0, infinite or NaN.
+        # The exponent, or 0 for numbers that are 0, infinite or NaN, which stay as they are.
         word = lanes.cast("bitcast", new, lanes.integers)
         up = word >> fraction
         plain = (new > 0) & (new < float("inf"))
@@ -188,7 +189,7 @@ def _product(lanes: Lanes, a: Tile, n: Value) -> tuple[Value, Value, Value]:
 
 
 def determinants(dtype: Any, count: int) -> str:
-    """A kernel for determinants: the arrays ``a``, ``out``."""
+    """Return a kernel for determinants: the arrays ``a``, ``out``."""
     lanes = Lanes(dtype, count, NUMBERS, ("a", "out"))
     n = lanes.number["n"]
     a = lanes.tile(n, n)
@@ -197,8 +198,8 @@ def determinants(dtype: Any, count: int) -> str:
         read(lanes, "a", a)
         size, power, negative = _product(lanes, a, n)
         size = lanes.choose(negative, -size, size)
-        # In three parts, of which none is out of range before the result is; and what would be
-        # infinite or 0 anyhow stays within the exponents that can be made.
+        # Multiplied in three steps, none of which is out of range unless the result is; exponents
+        # that give infinity or 0 anyway are clamped to those that can be represented.
         most = 2200.0 if lanes.bits == 64 else 300.0
         power = lanes.call(
             "minnum", lanes.call("maxnum", power, lanes.constant(-most)), lanes.constant(most)
@@ -218,7 +219,7 @@ def _power_of_two(lanes: Lanes, power: Value) -> Value:
 
 
 def logarithms(dtype: Any, count: int) -> str:
-    """A kernel for determinants' signs and logarithms: the arrays ``a``, ``sign``, ``out``."""
+    """Return a kernel for signs and logarithms of determinants: ``a``, ``sign``, ``out``."""
     lanes = Lanes(dtype, count, NUMBERS, ("a", "sign", "out"))
     n = lanes.number["n"]
     a = lanes.tile(n, n)

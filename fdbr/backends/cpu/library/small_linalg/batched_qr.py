@@ -1,4 +1,4 @@
-"""Factorizations of many small matrices side by side, and triangular equations."""
+"""Factorisations of many small matrices side by side, and triangular solves."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ REFLECTION_NUMBERS = ("m", "n", "least", "q")
 
 
 def roots(dtype: Any, count: int) -> str:
-    """A kernel for Cholesky's factors, of which it reads the lower triangle: ``a``, ``out``."""
+    """Return a kernel for Cholesky factors, which reads lower triangles: ``a``, ``out``."""
     lanes = Lanes(dtype, count, NUMBERS, ("a", "out"))
     n = lanes.number["n"]
     a = lanes.tile(n, n)
@@ -33,7 +33,7 @@ def roots(dtype: Any, count: int) -> str:
             a[i, c] = known(i) * inverse
 
         lanes.loop(c + 1, n, row)
-        return definite & ((square > 0) | square.differs(square))  # NaN is no reason to fail
+        return definite & ((square > 0) | square.differs(square))  # NaN is not a failure
 
     def body() -> None:
         read(lanes, "a", a, lower=True)
@@ -57,8 +57,10 @@ def roots(dtype: Any, count: int) -> str:
 
 
 def substitutions(dtype: Any, count: int) -> str:
-    """A kernel for ``out`` with ``a @ out = b`` where ``a`` is a lower triangle: ``a``, ``b``,
-    ``out``.  Where the number ``unit`` is not 0, its diagonal is taken as ones.
+    """Return a kernel for ``out`` with ``a @ out = b``, where ``a`` is lower triangular.
+
+    The arrays are ``a``, ``b``, ``out``.  If the number ``unit`` is not 0, the diagonal is taken as
+    ones.
     """
     lanes = Lanes(dtype, count, (*NUMBERS, "unit"), ("a", "b", "out"))
     n, k, unit = (lanes.number[name] for name in (*NUMBERS, "unit"))
@@ -97,10 +99,10 @@ def substitutions(dtype: Any, count: int) -> str:
 
 
 def reflections(dtype: Any, count: int) -> str:
-    """A kernel for the factors ``q`` and ``r`` of ``a``, by Householder's reflections.
+    """Return a kernel for the factors ``q`` and ``r`` of ``a``, by Householder reflections.
 
-    ``a`` has ``m`` rows and ``n`` columns, of which ``least`` is the smaller number, and ``q`` has
-    ``q`` columns.  Signs are those of LAPACK's ``geqrf``.
+    ``a`` has ``m`` rows and ``n`` columns, ``least`` is the smaller of both, and ``q`` has ``q``
+    columns.  Signs are those of LAPACK's ``geqrf``.
     """
     lanes = Lanes(dtype, count, REFLECTION_NUMBERS, ("a", "q", "r"))
     m, n, least, columns = (lanes.number[name] for name in REFLECTION_NUMBERS)
@@ -132,12 +134,12 @@ def reflections(dtype: Any, count: int) -> str:
 
 
 def _reflect(lanes: Lanes, a: Tile, scales: Tile, c: Value, m: Value, n: Value) -> None:
-    """Reflect what is left of column ``c`` onto its first element, and the columns after it."""
+    """Emit the reflection of the rest of column ``c`` onto its first element, applied to ``a``."""
     after = c + 1
 
     def larger(i: Value, largest: Value) -> Value:
         size = lanes.call("fabs", a[i, c])
-        # NaN is larger than any number.
+        # NaN counts as larger than any number.
         return lanes.choose((size < largest) | size.equals(largest), largest, size)
 
     alpha = a[c, c]
@@ -167,12 +169,12 @@ def _reflect(lanes: Lanes, a: Tile, scales: Tile, c: Value, m: Value, n: Value) 
 
 
 def larger_of(lanes: Lanes, x: Value, y: Value) -> Value:
-    """The larger of two numbers that are not negative; NaN if one of them is."""
+    """Emit the larger of two non-negative numbers; NaN if one of them is."""
     return lanes.choose((y < x) | x.differs(x), x, y)
 
 
 def _apply(lanes: Lanes, a: Tile, scale: Value, c: Value, x: Tile, j: Value) -> None:
-    """Apply the reflection of column ``c`` to column ``j`` of ``x``."""
+    """Emit the reflection of column ``c``, applied to column ``j`` of ``x``."""
     after = c + 1
 
     def along(i: Value, total: Value) -> Value:
@@ -189,7 +191,7 @@ def _apply(lanes: Lanes, a: Tile, scale: Value, c: Value, x: Tile, j: Value) -> 
 
 
 def _unfold(lanes: Lanes, a: Tile, q: Tile, scales: Tile, least: Value) -> None:
-    """The product of all reflections, applied to the first columns of the identity."""
+    """Emit the product of all reflections, applied to the first columns of the identity."""
 
     def row(i: Value) -> None:
         def each(j: Value) -> None:

@@ -1,8 +1,8 @@
-"""Householder's factorization, and triangular equations, for matrices of medium size.
+"""Householder factorisation and triangular solves for matrices of medium size.
 
-LAPACK does these in pieces which are too small for its speed.  Here a reflection is two passes over
-what is left of a matrix, four vectors of each row at once, so that the second finds in the cache
-what the first has read.
+LAPACK's blocks are too small for these sizes to be fast.  Here a reflection makes two passes over
+the rest of a matrix, four vectors of each row at once, so that the second pass finds the elements
+in the cache.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ REFLECTION_NUMBERS = ("m", "n", "q")
 
 
 def reflections(dtype: Any, count: int) -> str:
-    """A kernel for the factors ``q`` and ``r`` of ``a``, which has no more columns than rows.
+    """Return a kernel for the factors ``q`` and ``r`` of ``a``, which has at least as many rows.
 
     ``a`` has ``m`` rows and ``n`` columns, and ``q`` has ``q``.  Signs are those of LAPACK.
     """
@@ -54,7 +54,7 @@ def reflections(dtype: Any, count: int) -> str:
 
 
 def reduced_sides(dtype: Any, count: int) -> str:
-    """A kernel for the factor ``r`` of ``a``, and ``out``, the first rows of ``q^T @ b``.
+    """Return a kernel for the factor ``r`` of ``a``, and ``out``, the first rows of ``q^T @ b``.
 
     The number ``q`` is that of the columns of ``b``.
     """
@@ -88,12 +88,12 @@ def _write_upper(rows: Rows, a: Panel, height: Value, width: Value) -> None:
 
 
 def _vector_of(rows: Rows, column: Value) -> Value:
-    """The place of the vector in which a column is."""
+    """Emit the index of the vector that contains a column."""
     return column >> (rows.count.bit_length() - 1)
 
 
 def _reflector(rows: Rows, a: Panel, v: Panel, c: Value) -> Value:
-    """Make a row of ``v`` of column ``c``, which reflects that onto its first element."""
+    """Emit the Householder vector of column ``c`` as a row of ``v``; return its scale."""
     after = c + 1
     alpha = a.number(c, c)
     rows.loop(after, a.height, lambda i: v.put(c, i, a.number(i, c)))
@@ -126,9 +126,9 @@ def _reflector(rows: Rows, a: Panel, v: Panel, c: Value) -> Value:
 
 
 def _reflect(rows: Rows, v: Panel, scale: Value, c: Value, x: Panel, whole: bool = False) -> None:
-    """Reflect the columns of ``x``, or those from ``c`` on.
+    """Emit the reflection of the columns of ``x``, or of those from ``c`` on.
 
-    What is before them in the same vectors is zeros, or below the triangle, where it is not read.
+    Columns before ``c`` in the same vector are zeros, or below the triangle, which is not read.
     """
 
     def body(places: list[Value]) -> None:
@@ -151,7 +151,7 @@ def _reflect(rows: Rows, v: Panel, scale: Value, c: Value, x: Panel, whole: bool
 
 
 def substitutions(dtype: Any, count: int) -> str:
-    """A kernel as those of `batched_qr`: ``a``, a lower triangle, ``b`` and ``out``."""
+    """Return a kernel like that of `batched_qr`: ``a``, a lower triangle, ``b`` and ``out``."""
     rows = Rows(dtype, count, ("n", "k", "unit"), ("a", "b", "out"))
     n, k, unit = (rows.number[name] for name in ("n", "k", "unit"))
     x = rows.panel(n, k)

@@ -1,7 +1,7 @@
-"""Kernels for many small matrices: each lane of a vector has a matrix to itself.
+"""Kernels for many small matrices: each lane of a vector has a matrix of its own.
 
-What is written once, as for a single matrix, is done to as many as a vector has lanes: the units of
-such a kernel are vectors of matrices.  Indices are the same in all lanes.
+Code written for a single matrix runs on as many as a vector has lanes: the units of such a kernel
+are vectors of matrices.  Indices are the same in all lanes.
 """
 
 from collections.abc import Callable
@@ -39,18 +39,18 @@ class Tile:
 
 
 class Lanes(Text):
-    """A kernel in the making, of which vectors have one element of each of several matrices."""
+    """A kernel under construction whose vectors have one element of each of several matrices."""
 
     def allocate(self, count: Value) -> str:
-        """Memory for so many vectors, as long as the kernel runs."""
+        """Allocate vectors that live as long as the kernel runs."""
         return self.add(f"alloca {self.vector}, i64 {count.name}, align 64", "ptr").name
 
     def tile(self, rows: Any, columns: Any) -> Tile:
-        """A matrix in memory, which is to be made outside of loops."""
+        """Return a matrix in memory; it must be allocated outside of loops."""
         return Tile(self, self.index(rows), self.index(columns))
 
     def _at(self, name: str, row: Any, column: Any) -> str:
-        """The addresses of an element, of the matrix of each lane."""
+        """Emit the addresses of an element in the matrix of each lane."""
         _, _, by_row, by_column = self.table[name]
         offset = self.spread(by_row * self.index(row) + by_column * self.index(column), self.wide)
         kind = f"<{self.count} x ptr>"
@@ -61,7 +61,7 @@ class Lanes(Text):
         return f"{kind} {self.add(text, kind).name}"
 
     def load(self, name: str, row: Any, column: Any) -> Value:
-        """An element of an array."""
+        """Emit a load of an element of an array."""
         place = self._at(name, row, column)
         called = f"llvm.masked.gather.v{self.count}f{self.bits}.v{self.count}p0"
         types = f"<{self.count} x ptr>, i32 immarg, {self.mask}, {self.vector}"
@@ -71,7 +71,7 @@ class Lanes(Text):
         return self.add(f"call {self.vector} @{called}({given})", self.vector)
 
     def store(self, name: str, row: Any, column: Any, value: Value) -> None:
-        """Write an element of an array, for the matrices that there are."""
+        """Emit a store of an element of an array, for the matrices that exist."""
         place = self._at(name, row, column)
         called = f"llvm.masked.scatter.v{self.count}f{self.bits}.v{self.count}p0"
         types = f"{self.vector}, <{self.count} x ptr>, i32 immarg, {self.mask}"
@@ -80,7 +80,7 @@ class Lanes(Text):
         self.do(f"call void @{called}({given}, {self.mask} {self._there.name})")
 
     def fail(self, where: Value) -> None:
-        """Note that matrices have no result."""
+        """Emit the report that some matrices have no result."""
         lost = self.any(where & self._there)
 
         def tell() -> None:
@@ -91,7 +91,7 @@ class Lanes(Text):
     # --- the whole
 
     def source(self, body: Callable[[], None]) -> str:
-        """The kernel, of which the body does what is to be done for one vector of matrices."""
+        """Return the kernel; ``body`` emits the code for one vector of matrices."""
         lanes = ", ".join(f"i64 {k}" for k in range(self.count))
         count = self.spread(self.number["count"], self.wide)
         last = count - 1

@@ -1,8 +1,8 @@
-"""LAPACK's functions by address: for the matrices of a stack, without Python in between.
+"""Calls of LAPACK's functions by address, for each matrix of a stack, without Python in between.
 
-They are those of the library that NumPy's linear algebra uses, if it shows them, and otherwise
-SciPy's: of two libraries with threads of their own those of the one would wait for the other's.  A
-function of Fortran's takes the addresses of its arguments.
+They are those of the library that NumPy's linear algebra uses, if it exports them, and otherwise
+SciPy's: with two libraries, the threads of one would wait for those of the other.  Fortran
+functions take the addresses of their arguments.
 """
 
 import ctypes
@@ -27,11 +27,11 @@ PREFIXES = {
     np.dtype(np.complex64): "c",
     np.dtype(np.complex128): "z",
 }
-_PATTERNS = ("scipy_{}_64_", "{}_64_")  # of names in libraries with whole numbers of 64 bits
+_PATTERNS = ("scipy_{}_64_", "{}_64_")  # names in libraries with 64-bit integers
 
 
 class _Argument(NamedTuple):
-    """An argument of a function: an array, and how many bytes from one matrix to the next."""
+    """An argument of a function: an array, and the bytes from one matrix to the next."""
 
     array: Any
     step: int = 0
@@ -39,14 +39,14 @@ class _Argument(NamedTuple):
 
 @functools.cache
 def _pattern() -> str:
-    """The pattern of names in NumPy's library; nothing where it does not show its functions."""
+    """Return the pattern of names in NumPy's library; empty if it exports no functions."""
     found = [p for p in _PATTERNS if library() and hasattr(library(), p.format("dgeqrf"))]
     return found[0] if found else ""
 
 
 @functools.cache
 def _function(name: str) -> int:
-    """The address of a function, such as ``dgeqrf``."""
+    """Return the address of a function such as ``dgeqrf``."""
     if _pattern():
         return ctypes.cast(library()[_pattern().format(name)], ctypes.c_void_p).value or 0
     capsule = scipy_of(np, "linalg.cython_lapack").__pyx_capi__[name]
@@ -73,7 +73,7 @@ def _letter(value: str) -> _Argument:
 
 @functools.cache
 def _source(count: int) -> str:
-    """A kernel that calls a function of so many arguments for each matrix.
+    """Return a kernel that calls a function of ``count`` arguments for each matrix.
 
     Its table has the function, and for each argument both fields of `_Argument`.
     """
@@ -103,7 +103,7 @@ end:
 
 
 def _call(name: str, arguments: Sequence[_Argument], count: int) -> None:
-    """Call a function for each of the matrices of a stack; the library has threads of its own."""
+    """Call a function for each matrix of a stack, on one thread: the library has its own."""
     table = array("q", [_function(name)])
     for each in arguments:
         table.extend((each.array.__array_interface__["data"][0], each.step))
@@ -111,12 +111,12 @@ def _call(name: str, arguments: Sequence[_Argument], count: int) -> None:
 
 
 def factors(x: Any, complete: bool) -> tuple[Any, Any]:
-    """The factors of matrices that have no more columns than rows, shape ``(..., m, n)``."""
+    """Return the factors of matrices with no more columns than rows, shape ``(..., m, n)``."""
     m, n = x.shape[-2:]
     lead = x.shape[:-2]
     x = x.reshape(-1, m, n)
     count, columns, size = len(x), m if complete else n, x.itemsize
-    q = np.empty((count, columns, m), x.dtype)  # by columns, as LAPACK has matrices
+    q = np.empty((count, columns, m), x.dtype)  # transposed, because LAPACK is column-major
     q[:, :n] = x.swapaxes(-1, -2)
     q[:, n:] = 0
     scales = np.empty((count, n), x.dtype)
@@ -138,10 +138,10 @@ def factors(x: Any, complete: bool) -> tuple[Any, Any]:
 
 
 def substituted(a: Any, b: Any, lower: bool, unit: bool) -> tuple[Any, bool]:
-    """The solutions of ``a @ x = b`` for triangles, and whether there is no zero to divide by."""
+    """Return the solutions of ``a @ x = b`` for triangles, and whether no pivot is zero."""
     n, k = b.shape[-2:]
     lead = b.shape[:-2]
-    # By columns LAPACK sees the transpose, whose triangle is the other one.
+    # LAPACK is column-major and sees the transpose, whose triangle is the other one.
     a = np.ascontiguousarray(a).reshape(-1, n, n)
     out = np.ascontiguousarray(b.swapaxes(-1, -2)).reshape(-1, k, n)
     out = out.copy() if np.may_share_memory(out, b) else out

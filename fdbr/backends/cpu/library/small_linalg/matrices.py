@@ -1,8 +1,8 @@
-"""Linear algebra by kernels: the functions of `numpy.linalg` on NumPy's arrays.
+"""Functions of `numpy.linalg` by kernels, for NumPy arrays.
 
-Each gives its results, and whether all matrices have one; in the place of others there is NaN.
-Where no kernel can do it better than NumPy's functions, because of the number, the size or the
-dtype of the matrices, it gives `None`.
+Each returns its result, and whether all matrices have one; the others are filled with NaN.  It
+returns `None` if no kernel is faster than NumPy's function, because of the number, the size or the
+dtype of the matrices.
 """
 
 import functools
@@ -33,18 +33,18 @@ __all__ = [
     "suits",
 ]
 
-MANY = 64  # matrices of a stack, from which on a kernel pays
-_SIDE = 32  # rows and columns
+MANY = 64  # matrices of a stack from which on a kernel pays
+_SIDE = 32  # rows and columns of a matrix that fits into registers and cache as vectors
 _TILE = _SIDE * _SIDE  # elements
-_PANEL = 1 << 16  # elements of a matrix that has its rows beside each other in a cache
-_TRIANGLE = 128  # rows
-_PART = 1 << 13  # multiplications that are worth a thread's waking
+_PANEL = 1 << 16  # elements of a matrix whose rows stay in the cache
+_TRIANGLE = 128  # rows of a triangle up to which a kernel is faster than LAPACK
+_PART = 1 << 13  # multiplications that are worth waking a thread
 
 Found = tuple[Any, bool] | None
 
 
 def suits(x: Any, *others: Any) -> bool:
-    """Whether there is a kernel for some stacks of matrices."""
+    """Return whether there is a kernel for some stacks of matrices."""
     return (
         type(x) is np.ndarray
         and x.ndim > 2
@@ -71,19 +71,19 @@ def _run(
     work: int,
     panels: Sequence[tuple[int, int]] = (),
 ) -> bool:
-    """Run a kernel on stacks with one axis; whether all matrices have a result.
+    """Run a kernel on stacks with one axis; return whether all matrices have a result.
 
     Parameters
     ----------
     write
-        The kernel's source, as a function of the dtype and of how many elements a vector has.
+        The generator of the kernel's source, from the dtype and the number of lanes.
     numbers
-        Those of its table.
+        The numbers in its table.
     arrays
         Operands and outputs, of shapes ``(count, rows, columns)``, ``(count, columns)`` or
         ``(count,)``.
     work
-        About how many multiplications a matrix takes.
+        The estimated number of multiplications for a matrix.
     panels
         For a kernel of one matrix after the other, the shapes of its panels.
     """
@@ -102,19 +102,19 @@ def _run(
 
 
 def _flat(x: Any) -> Any:
-    """A stack with one axis for its matrices."""
+    """Return a stack with one axis for its matrices."""
     return x if x.ndim == 3 else x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
 
 
 def _whole(write: Callable[..., str], numbers: Sequence[int], work: int, *given: Any) -> Found:
-    """The result of a kernel that is as large as the last operand."""
+    """Return the result of a kernel that has the shape of the last operand."""
     out = np.empty(given[-1].shape, given[0].dtype)
     right = _run(write, numbers, [_flat(x) for x in (*given, out)], work)
     return out, right
 
 
 def solve(a: Any, b: Any) -> Found:
-    """The solutions of ``a @ x = b``, where both have the same axes before the last two."""
+    """Return the solutions of ``a @ x = b``, where both have the same leading axes."""
     if not suits(a, b):
         return None
     n, k = b.shape[-2:]
@@ -122,7 +122,7 @@ def solve(a: Any, b: Any) -> Found:
 
 
 def inv(x: Any) -> Found:
-    """The inverses of matrices."""
+    """Return the inverses of matrices."""
     if not suits(x):
         return None
     n = x.shape[-1]
@@ -130,7 +130,7 @@ def inv(x: Any) -> Found:
 
 
 def cholesky(x: Any) -> Found:
-    """The lower factors of positive definite matrices."""
+    """Return the lower factors of positive definite matrices."""
     if not suits(x):
         return None
     n = x.shape[-1]
@@ -138,7 +138,7 @@ def cholesky(x: Any) -> Found:
 
 
 def substituted(a: Any, b: Any, lower: bool, unit: bool) -> Found:
-    """The solutions of ``a @ x = b`` for triangles, which are all lower or all upper."""
+    """Return the solutions of ``a @ x = b`` for triangles, which are all lower or all upper."""
     small = suits(a, b)
     if not small and not (_is_known(a) and _is_known(b) and a.dtype == b.dtype):
         return None
@@ -147,7 +147,7 @@ def substituted(a: Any, b: Any, lower: bool, unit: bool) -> Found:
         return lapack.substituted(a, b, lower, unit)
     out = np.empty(b.shape, a.dtype)
     arrays = [_flat(x) for x in (a, b, out)]
-    if not lower:  # an upper triangle is a lower one that is read from the other end
+    if not lower:  # with rows and columns reversed an upper triangle is a lower one
         arrays = [arrays[0][:, ::-1, ::-1], *(x[:, ::-1] for x in arrays[1:])]
     numbers, work = (n, k, int(unit)), n * n * k
     if small:
@@ -156,7 +156,7 @@ def substituted(a: Any, b: Any, lower: bool, unit: bool) -> Found:
 
 
 def det(x: Any) -> Found:
-    """The determinants of matrices."""
+    """Return the determinants of matrices."""
     if not suits(x):
         return None
     n = x.shape[-1]
@@ -166,7 +166,7 @@ def det(x: Any) -> Found:
 
 
 def slogdet(x: Any) -> Found:
-    """The signs of determinants, and the logarithms of their sizes."""
+    """Return the signs of determinants, and the logarithms of their absolute values."""
     if not suits(x):
         return None
     n = x.shape[-1]
@@ -176,12 +176,12 @@ def slogdet(x: Any) -> Found:
 
 
 def qr(x: Any, complete: bool) -> Found:
-    """The factors of matrices that have no more columns than rows."""
+    """Return the factors of matrices that have no more columns than rows."""
     return (factors(x, complete), True) if _is_known(x) else None
 
 
 def factors(x: Any, complete: bool) -> tuple[Any, Any]:
-    """`qr` of matrices in a dtype of LAPACK's, of which there are some."""
+    """Return `qr` of matrices in a dtype of LAPACK, of which there is at least one."""
     m, n = x.shape[-2:]
     columns = m if complete else n
     if x.dtype not in FORMATS or m * columns > _PANEL:
@@ -198,7 +198,7 @@ def factors(x: Any, complete: bool) -> tuple[Any, Any]:
 
 
 def reduced(a: Any, b: Any) -> tuple[Any, Any]:
-    """``r`` and ``q^H @ b`` for `factors` of ``a``."""
+    """Return ``r`` and ``q^H @ b`` for `factors` of ``a``."""
     m, n = a.shape[-2:]
     k = b.shape[-1]
     if a.dtype not in FORMATS or m * max(n, k) > _PANEL or suits(a, b):
@@ -212,5 +212,5 @@ def reduced(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _is_known(x: Any) -> bool:
-    """Whether matrices are NumPy's and of a dtype of LAPACK's, and there are any."""
+    """Return whether matrices are NumPy arrays of a dtype of LAPACK, and not empty."""
     return type(x) is np.ndarray and x.dtype in lapack.PREFIXES and x.size > 0

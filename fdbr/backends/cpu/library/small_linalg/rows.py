@@ -1,7 +1,7 @@
-"""Kernels for one matrix after the other, whose rows are vectors beside each other.
+"""Kernels for one matrix after the other, whose rows are contiguous vectors.
 
-The units of such a kernel are matrices.  Each part of a job has memory of its own: the last of the
-kernel's arrays, by which parts are apart as matrices of the others are.
+The units of such a kernel are matrices.  Each part of a job has memory of its own: the last array
+of the kernel, in which the parts are as far apart as matrices in the others.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,18 +11,18 @@ from fdbr.backends.cpu.library.small_linalg.values import Text, Value
 
 __all__ = ["Panel", "Rows", "memory_of"]
 
-_BESIDE = 4  # vectors that are worked on at once, so that one need not wait for the other
+_BESIDE = 4  # vectors that are processed together, to hide latencies
 
 
 def memory_of(count: int, *shapes: tuple[int, int]) -> int:
-    """The number of vectors of ``count`` elements that panels of some shapes take."""
+    """Return the number of vectors of ``count`` elements that panels of some shapes take."""
     return sum(height * (-(-width // count) | 1) for height, width in shapes)
 
 
 class Panel:
-    """A matrix in the part's memory, of which each row begins with a vector; the rest is zeros.
+    """A matrix in the part's memory whose rows begin with a vector, and are padded with zeros.
 
-    Rows are an odd number of vectors apart, lest they have the same place in the cache.
+    Rows are an odd number of vectors apart, so that they do not map to the same cache sets.
     """
 
     def __init__(self, rows: "Rows", base: str, height: Value, vectors: Value) -> None:
@@ -48,18 +48,18 @@ class Panel:
         self.rows.do(f"store {value.kind} {value.name}, ptr {at}, align {self.rows.size}")
 
     def number(self, row: Any, column: Any) -> Value:
-        """One element, everywhere in a vector."""
+        """Emit a load of one element, in all lanes of a vector."""
         at, scalar = self._element(row, column), self.rows.scalar
         return self.rows.spread(self.rows.add(f"load {scalar}, ptr {at}", scalar), self.rows.vector)
 
     def put(self, row: Any, column: Any, value: Value) -> None:
-        """Write one element, the first of a vector."""
+        """Emit a store of one element, the first of a vector."""
         at = self._element(row, column)
         one = self.rows.first(value)
         self.rows.do(f"store {one.kind} {one.name}, ptr {at}")
 
     def clear(self) -> None:
-        """Zeros everywhere."""
+        """Emit stores of zeros to all elements."""
         zero = self.rows.constant(0)
 
         def each(t: Value) -> None:
@@ -69,7 +69,7 @@ class Panel:
 
 
 class Rows(Text):
-    """A kernel in the making, of which vectors have elements of one row."""
+    """A kernel under construction whose vectors have elements of one row."""
 
     def __init__(
         self, dtype: Any, count: int, numbers: Sequence[str], arrays: Sequence[str]
@@ -79,7 +79,7 @@ class Rows(Text):
         self._free = base + step * Value(self, "%part", "i64")
 
     def panel(self, height: Any, width: Any) -> Panel:
-        """A matrix in the part's memory, which is to be made outside of loops."""
+        """Return a matrix in the part's memory; it must be allocated outside of loops."""
         height, width = self.index(height), self.index(width)
         vectors = (width + (self.count - 1)) >> (self.count.bit_length() - 1)
         base = self.add(f"inttoptr i64 {self._free.name} to ptr", "ptr").name
@@ -87,11 +87,11 @@ class Rows(Text):
         return Panel(self, base, height, vectors)
 
     def first(self, value: Value) -> Value:
-        """The first element of a vector."""
+        """Emit the first element of a vector."""
         return self.add(f"extractelement {value.kind} {value.name}, i64 0", self.scalar)
 
     def total(self, value: Value, op: str = "fadd") -> Value:
-        """The sum of a vector's elements, or the largest, everywhere in a vector."""
+        """Emit the sum of a vector's elements, or their maximum, in all lanes."""
         step = self.count // 2
         while step:
             order = ", ".join(f"i32 {k ^ step}" for k in range(self.count))
@@ -102,13 +102,13 @@ class Rows(Text):
         return value
 
     def larger(self, x: Value, y: Value) -> Value:
-        """The larger of numbers that are not negative; NaN if one of them is."""
+        """Emit the larger of two non-negative numbers; NaN if one of them is."""
         return self.choose((y < x) | x.differs(x), x, y)
 
     def across(self, start: Value, panel: Panel, body: Callable[[list[Value]], None]) -> None:
-        """Go through the vectors of rows from one on: several at once, and then one by one.
+        """Emit loops over the vectors of rows from one on: several at once, and then one by one.
 
-        The body takes the places of vectors to be worked on side by side.
+        The body takes the indices of vectors that are processed together.
         """
         many = (panel.vectors - start) >> (_BESIDE.bit_length() - 1)
 
@@ -128,33 +128,33 @@ class Rows(Text):
         return self.add(f"getelementptr i8, ptr {pointer}, i64 {offset.name}", "ptr").name
 
     def load(self, name: str, row: Any, column: Any) -> Value:
-        """An element of an array, everywhere in a vector."""
+        """Emit a load of an element of an array, in all lanes."""
         one = self.add(f"load {self.scalar}, ptr {self._at(name, row, column)}", self.scalar)
         return self.spread(one, self.vector)
 
     def store(self, name: str, row: Any, column: Any, value: Value) -> None:
-        """Write an element of an array: the first of a vector."""
+        """Emit a store of the first element of a vector to an array."""
         one, at = self.first(value), self._at(name, row, column)
         self.do(f"store {one.kind} {one.name}, ptr {at}")
 
     def each(self, height: Any, width: Any, body: Callable[[Value, Value], None]) -> None:
-        """Do something for the row and column of every element of a matrix."""
+        """Emit loops over the rows and columns of a matrix."""
         self.loop(0, height, lambda i: self.loop(0, width, lambda j: body(i, j)))
 
     def read(self, name: str, panel: Panel, width: Any) -> None:
-        """Read an array into a panel."""
+        """Emit a copy of an array into a panel."""
         panel.clear()
         load = self.load
         self.each(panel.height, width, lambda i, j: panel.put(i, j, load(name, i, j)))
 
     def fail(self) -> None:
-        """Note that a matrix has no result."""
+        """Emit the report that a matrix has no result."""
         self.do(f"store i64 1, ptr {self.failed_at}")
 
     # --- the whole
 
     def source(self, body: Callable[[], None]) -> str:
-        """The kernel, of which the body does what is to be done for one matrix."""
+        """Return the kernel; ``body`` emits the code for one matrix."""
 
         def unit(u: Value) -> None:
             self._moved = {name: u * table[1] for name, table in self.table.items()}

@@ -1,12 +1,12 @@
-"""Values for writing kernels of matrices: they have operators, loops and choices.
+"""Values to write matrix kernels with: they have operators, loops and selections.
 
-A kernel is ``void kernel(int64* table, int64 start, int64 stop, int64 part)``.  The table begins
-with how many matrices there are, the numbers that the kernel asks for, and a word that says
-afterwards whether a matrix had no result; then come four words for each array: its address, and by
-how many bytes its matrices, rows and columns are apart.
+A kernel is ``void kernel(int64* table, int64 start, int64 stop, int64 part)``.  The table has the
+number of matrices, the numbers that the kernel declares, and a word that is set if a matrix has no
+result; then four words for each array: its address, and the distances in bytes of its matrices,
+rows and columns.
 
-A `Value` is a value of the kernel in the making: a vector, a mask, or an index, which is a
-number of 64 bits.
+A `Value` is a value in the generated code: a vector, a mask, or an index, which is an integer of
+64 bits.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from fdbr.backends.cpu.codegen.llvm_prelude import HEAD
 __all__ = ["FORMATS", "Text", "Value"]
 
 FORMATS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
-"""The dtypes of matrices, by LLVM's names."""
+"""The dtypes of matrices, with LLVM's names."""
 
 _FLOATING = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _COMPARED = {"gt": ("fcmp ogt", "icmp sgt"), "lt": ("fcmp olt", "icmp slt")}
@@ -27,14 +27,14 @@ _COMPARED |= {"eq": ("fcmp oeq", "icmp eq"), "ne": ("fcmp une", "icmp ne")}
 
 
 class Value:
-    """A value of a kernel.
+    """A value in the generated code.
 
     Attributes
     ----------
     name
-        LLVM's name for it.
+        Its name in LLVM.
     kind
-        LLVM's type.
+        Its type in LLVM.
     """
 
     __slots__ = ("kind", "name", "text")
@@ -104,25 +104,25 @@ class Value:
         return self._compared("lt", other)
 
     def equals(self, other: Any) -> "Value":
-        """Whether it is equal, lane by lane; never to NaN."""
+        """Emit whether it is equal, lane by lane; NaN never is."""
         return self._compared("eq", other)
 
     def differs(self, other: Any) -> "Value":
-        """Whether it is not equal, lane by lane."""
+        """Emit whether it is not equal, lane by lane."""
         return self._compared("ne", other)
 
 
 class Text:
-    """A kernel in the making.
+    """A kernel under construction.
 
     Parameters
     ----------
     dtype
-        Of the matrices.
+        The dtype of the matrices.
     lanes
-        How many elements a vector has.
+        The number of elements in a vector.
     numbers
-        The names of the numbers of the table.
+        The names of the numbers in the table.
     arrays
         The names of the arrays.
     """
@@ -150,13 +150,13 @@ class Text:
     # --- instructions
 
     def add(self, text: str, kind: str) -> Value:
-        """An instruction, and the value that it gives."""
+        """Emit an instruction; return its value."""
         self._names += 1
         self._lines.append(f"  %v{self._names} = {text}")
         return Value(self, f"%v{self._names}", kind)
 
     def do(self, text: str) -> None:
-        """An instruction that gives nothing."""
+        """Emit an instruction without a value."""
         self._lines.append(f"  {text}")
 
     def _label(self, name: str) -> None:
@@ -169,7 +169,7 @@ class Text:
         return self.add(f"load i64, ptr {self._word_at(place)}", "i64")
 
     def call(self, name: str, *args: Value, kind: str = "") -> Value:
-        """An intrinsic on vectors; the kind of its result is that of the first operand."""
+        """Emit an intrinsic on vectors; its result has the type of the first operand by default."""
         kind = kind or args[0].kind
         types = ", ".join(arg.kind for arg in args)
         suffix = f"v{self.count}{'f' if args[0].is_floating else 'i'}{self.bits}"
@@ -180,11 +180,11 @@ class Text:
     # --- values
 
     def index(self, value: Any) -> Value:
-        """A number that all elements share."""
+        """Return an index, which all lanes share."""
         return value if isinstance(value, Value) else Value(self, str(value), "i64")
 
     def like(self, value: Any, other: Value) -> Value:
-        """A value of the kind of another, of which a number is made."""
+        """Return a value, or a number as a constant of another value's type."""
         if isinstance(value, Value):
             return value
         if not other.kind.startswith("<"):
@@ -196,49 +196,49 @@ class Text:
         return Value(self, f"<{', '.join([f'{each} {text}'] * self.count)}>", other.kind)
 
     def constant(self, value: float) -> Value:
-        """A floating number in every lane."""
+        """Return a floating number in every lane."""
         number = np.float64(np.float32(value) if self.bits == 32 else value)
         word = f"0x{number.view(np.uint64):016X}"
         return Value(self, f"<{', '.join([f'{self.scalar} {word}'] * self.count)}>", self.vector)
 
     def truth(self, value: bool) -> Value:
-        """The same truth value in every lane."""
+        """Return the same boolean in every lane."""
         text = str(value).lower()
         return Value(self, f"<{', '.join([f'i1 {text}'] * self.count)}>", self.mask)
 
     def spread(self, value: Value, kind: str) -> Value:
-        """A number in every lane."""
+        """Emit a number in every lane."""
         each = value.kind
         head = self.add(f"insertelement {kind} poison, {each} {value.name}, i64 0", kind)
         order = f"<{self.count} x i32> zeroinitializer"
         return self.add(f"shufflevector {kind} {head.name}, {kind} poison, {order}", kind)
 
     def numbered(self, index: Any) -> Value:
-        """An index as a floating number in every lane: they are compared faster than integers."""
+        """Emit an index as a float in every lane; floats are compared faster than integers."""
         number = self.add(f"sitofp i64 {self.index(index).name} to {self.scalar}", self.scalar)
         return self.spread(number, self.vector)
 
     def every(self, truth: Value) -> Value:
-        """A truth value in every lane."""
+        """Emit a boolean in every lane."""
         return self.spread(truth, self.mask)
 
     def choose(self, mask: Value, x: Any, y: Any) -> Value:
-        """``x`` where a mask is true, and elsewhere ``y``."""
+        """Emit ``x`` where a mask is true, and elsewhere ``y``."""
         given = y if isinstance(y, Value) else x
         x, y = self.like(x, given), self.like(y, given)
         kind = x.kind
         return self.add(f"select {mask.kind} {mask.name}, {kind} {x.name}, {kind} {y.name}", kind)
 
     def fused(self, x: Value, y: Value, z: Value) -> Value:
-        """``x * y + z``, rounded once where the processor does so."""
+        """Emit ``x * y + z``, rounded once where the processor does so."""
         return self.call("fmuladd", x, y, z)
 
     def cast(self, code: str, value: Value, kind: str) -> Value:
-        """A value as one of another kind."""
+        """Emit a conversion to another type."""
         return self.add(f"{code} {value.kind} {value.name} to {kind}", kind)
 
     def any(self, mask: Value) -> Value:
-        """Whether a mask is true somewhere."""
+        """Emit whether a mask is true in any lane."""
         name = f"llvm.vector.reduce.or.v{self.count}i1"
         self.declared.add(f"declare i1 @{name}({mask.kind})")
         return self.add(f"call i1 @{name}({mask.kind} {mask.name})", "i1")
@@ -246,7 +246,7 @@ class Text:
     # --- control
 
     def loop(self, start: Any, stop: Any, body: Callable[..., Any], *carried: Value) -> list[Value]:
-        """A loop whose body takes an index and values of the turn before, and gives the next."""
+        """Emit a loop; the body maps an index and the carried values to their next values."""
         first, end = self.index(start), self.index(stop)
         self._names += 1
         name = f"l{self._names}"
@@ -275,7 +275,7 @@ class Text:
         return held
 
     def when(self, truth: Value, body: Callable[[], None]) -> None:
-        """Do something only where a truth value is true."""
+        """Emit instructions that run only if a boolean is true."""
         self._names += 1
         name = f"w{self._names}"
         self.do(f"br i1 {truth.name}, label %{name}.then, label %{name}.after")
@@ -287,7 +287,7 @@ class Text:
     # --- the whole
 
     def whole(self) -> str:
-        """The kernel, of which the body is written."""
+        """Return the kernel, after its body has been emitted."""
         self.do("ret void")
         lines = "\n".join(self._lines)
         return "\n".join(sorted(self.declared)) + f"\n{HEAD}{lines}\n}}\n"
