@@ -380,9 +380,9 @@ def _adjoint(
         if not wanted[0]:
             return of_y, ops.zeros_like(times), total
         rates = vmap(field)(rows, times)
-        first: Any = -ops.sum((of_y - ct[0]) * rates[0])
-        rest = ops.sum(ct[1:] * rates[1:], axis=1)
-        return of_y, ops.concat([ops.reshape(first, (1,)), rest]), total
+        at_start: Any = -ops.sum((of_y - ct[0]) * rates[0])
+        later = ops.sum(ct[1:] * rates[1:], axis=1)
+        return of_y, ops.concat([ops.reshape(at_start, (1,)), later]), total
 
     extra = form.size if form else 0
     outs = [((size,), "float64"), (times.shape, "float64"), ((extra,), "float64")]

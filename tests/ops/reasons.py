@@ -146,7 +146,7 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     ),
     "kept": (
         EXACT,
-        lambda x: dispatch(registry["kept"], (_key(x),), {"shape": (3,), "share": 0.5}),
+        lambda x: dispatch(registry["kept"], (_key(x),), {"shape": (3,), "keep_probability": 0.5}),
     ),
 }
 """Primitives whose derivative is zero: why, and a call of each."""

@@ -92,7 +92,7 @@ def laplacian(x):
 def test_a_stencil_step_by_step(size):
     def heat(x):
         for _ in range(5):
-            x = fdbr.at(x)[1:-1, 1:-1].add(0.1 * laplacian(x))
+            x = fdbr.ops.at(x)[1:-1, 1:-1].add(0.1 * laplacian(x))
         return x
 
     x = normal(size, size)
