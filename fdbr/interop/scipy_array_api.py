@@ -95,7 +95,7 @@ def _set_right(library: Any) -> None:
     The packages of others that it comes with lie elsewhere from 1.18 on: they are found as the
     module that uses them has them.
     """
-    extra = getattr(library, "xpx", None)
+    extra: Any = getattr(library, "xpx", None)
     if hasattr(extra, "apply_where"):
         extra.apply_where = _chosen(extra.apply_where)
     places: Any = getattr(extra, "at", None)
