@@ -20,8 +20,8 @@ def depth_before(code: Any, offset: int) -> int | None:
 def _depths(code: Any) -> dict[int, int]:
     """Return the depth before each instruction that is reachable without an exception."""
     instructions = list(dis.get_instructions(code))
-    following = dict(zip(instructions, [*instructions[1:], None], strict=True))
     by_offset = {instruction.offset: instruction for instruction in instructions}
+    following = dict(zip(by_offset, [*instructions[1:], None], strict=True))
     before: dict[int, int] = {}
     waiting: list[tuple[Any, int]] = [(instructions[0], 0)]
     while waiting:
@@ -37,5 +37,5 @@ def _depths(code: Any) -> dict[int, int]:
         if instruction.opcode in _JUMPS:
             waiting.append((by_offset.get(instruction.argval), depth + effect(jump=True)))
         if name not in _ALWAYS:
-            waiting.append((following[instruction], depth + effect(jump=False)))
+            waiting.append((following[instruction.offset], depth + effect(jump=False)))
     return before
