@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
     names = [name for name in NEIGHBOURS if importlib.util.find_spec(name)]
     for missing in sorted(set(NEIGHBOURS) - set(names)):
         print(f"without {missing}, which is not installed")
-    columns = [f"{name}{turns}" for name in names for turns in ("", " in turn")]
+    columns = [f"{name}{iterations}" for name in names for iterations in ("", " in turn")]
     columns += ["forked"] if hasattr(os, "fork") else []
     print(f"{'':14}{'alone':>12}" + "".join(f"{name:>22}" for name in columns), flush=True)
     for workload in chosen.workloads:

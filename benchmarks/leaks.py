@@ -139,8 +139,8 @@ def objects_with_jitted_methods() -> Round:
     def calls() -> None:
         for _ in range(5):
             model = Model()
-            for turn in range(8):
-                model.rate = turn / 8
+            for iteration in range(8):
+                model.rate = iteration / 8
                 model.step(x)
 
     return calls

@@ -54,8 +54,8 @@ def _beside_mpmath(program: Program, points: int) -> str:
 
 def _beside_double(name: str) -> str:
     row = losses(name, 100)
-    slopes = max(*row.eager[1:], *row.jitted[1:])
-    return _line(name, REASONS.get(name, "" if slopes > MOST else OF_VALUES), row)
+    derivatives = max(*row.eager[1:], *row.jitted[1:])
+    return _line(name, REASONS.get(name, "" if derivatives > MOST else OF_VALUES), row)
 
 
 def _line(name: str, reason: str, row: Row) -> str:

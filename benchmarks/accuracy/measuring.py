@@ -21,7 +21,7 @@ def samples(program: Program, count: int, seed: int = 0) -> list[Any]:
     random = np.random.default_rng(seed)
     low, high = program.domain
     found = []
-    for _ in program.slopes:
+    for _ in program.derivatives:
         anything = random.integers(0, 2**32, 4 * count, dtype=np.uint32).view("float32")
         usual = random.standard_normal(2 * count) * 10.0 ** random.integers(-2, 3, 2 * count)
         both = np.concatenate([anything, usual.astype("float32")])
@@ -66,7 +66,7 @@ def measure(program: Program, count: int) -> Row:
     points = [tuple(map(float, numbers)) for numbers in zip(*operands, strict=True)]
     exact = [
         [mp.mpf(function(*map(mp.mpf, point))) for point in points]
-        for function in (program.value, *program.slopes)
+        for function in (program.value, *program.derivatives)
     ]
     largest: dict[str, list[tuple[float, tuple[float, ...]]]] = {}
     for how in ("small", "large", "jit"):

@@ -27,7 +27,7 @@ class Program:
     name: str
     function: Function
     value: Function
-    slopes: tuple[Function, ...]
+    derivatives: tuple[Function, ...]
     domain: tuple[float, float] = (-LARGE, LARGE)
     reason: str = ""
 
@@ -38,14 +38,14 @@ PROGRAMS: list[Program] = []
 def enter(
     name: str,
     value: Function,
-    *slopes: Function,
+    *derivatives: Function,
     domain: tuple[float, float] = (-LARGE, LARGE),
     function: Function | None = None,
     reason: str = "",
 ) -> None:
     """Enter an operation of as many operands as there are slopes."""
     function = getattr(ops, name) if function is None else function
-    PROGRAMS.append(Program(name, function, value, slopes, domain, reason))
+    PROGRAMS.append(Program(name, function, value, derivatives, domain, reason))
 
 
 POSITIVE = (0.0, LARGE)
@@ -167,7 +167,7 @@ enter(
 TWICE, CUBE = 2 * mp.sqrt(2 / mp.pi), mp.mpf("0.044715")
 
 
-def gelu_tanh_slope(x: Any) -> Any:
+def gelu_tanh_derivative(x: Any) -> Any:
     inner = TWICE * (x + CUBE * x**3)
     return logistic(inner) + x * logistic(inner) * logistic(-inner) * TWICE * (1 + 3 * CUBE * x * x)
 
@@ -175,14 +175,14 @@ def gelu_tanh_slope(x: Any) -> Any:
 enter(
     "gelu tanh",
     lambda x: x * logistic(TWICE * (x + CUBE * x**3)),
-    gelu_tanh_slope,
+    gelu_tanh_derivative,
     function=lambda x: ops.gelu(x, approximate=True),
     domain=(-100.0, 100.0),
     reason="the exponent is a polynomial, and is rounded; the slope has a zero",
 )
 
 
-def mish_slope(x: Any) -> Any:
+def mish_derivative(x: Any) -> Any:
     inner = max(x, 0) + mp.log1p(mp.exp(-abs(x)))
     return mp.tanh(inner) + x * sech(inner) ** 2 * logistic(x)
 
@@ -190,7 +190,7 @@ def mish_slope(x: Any) -> Any:
 enter(
     "mish",
     lambda x: x * mp.tanh(max(x, 0) + mp.log1p(mp.exp(-abs(x)))),
-    mish_slope,
+    mish_derivative,
     reason="the slope has a zero; far below 0 it is made of subnormal numbers",
 )
 enter("elu", lambda x: x if x > 0 else mp.expm1(x), lambda x: 1 if x > 0 else mp.exp(x))

@@ -46,10 +46,10 @@ def recorded(function: Any, *inputs: Any) -> dict[str, Any]:
     """The output, and the gradients along a random cotangent."""
     y = function(*inputs)
     ct = torch.randn(y.shape, dtype=torch.float64)
-    slopes = torch.autograd.grad(y, inputs, ct)
+    derivatives = torch.autograd.grad(y, inputs, ct)
     names = ["x", "y2", "z", "w"][: len(inputs)]
     parts = {"y": y, "ct": ct, **dict(zip(names, inputs, strict=True))}
-    return parts | {f"grad {n}": g for n, g in zip(names, slopes, strict=True)}
+    return parts | {f"grad {n}": g for n, g in zip(names, derivatives, strict=True)}
 
 
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:

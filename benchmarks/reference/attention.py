@@ -53,11 +53,11 @@ def _recorded(layer: Any, shapes: Any, **call: Any) -> dict[str, Any]:
     cts = _numbers(y.shape), _numbers(weights.shape)
     moving = [*inputs, *layer.parameters()]
     names = [f"in{i}" for i in range(len(inputs))] + [n for n, _ in layer.named_parameters()]
-    slopes = torch.autograd.grad((y, weights), moving, cts)
+    derivatives = torch.autograd.grad((y, weights), moving, cts)
     parts = {"y": y, "weights": weights, "ct": cts[0], "ct of weights": cts[1]}
     parts |= {f"mask {k}": v for k, v in call.items() if hasattr(v, "shape")}
     parts |= dict(zip(names, moving, strict=True))
-    return parts | {f"grad {n}": g for n, g in zip(names, slopes, strict=True)}
+    return parts | {f"grad {n}": g for n, g in zip(names, derivatives, strict=True)}
 
 
 def _calls() -> Any:
@@ -78,6 +78,6 @@ def _function(shapes: Any, call: Any) -> dict[str, Any]:
     inputs = [_numbers(shape).requires_grad_() for shape in shapes]
     y = torch.nn.functional.scaled_dot_product_attention(*inputs, **call)
     ct = _numbers(y.shape)
-    slopes = torch.autograd.grad(y, inputs, ct)
+    derivatives = torch.autograd.grad(y, inputs, ct)
     parts = {"y": y, "ct": ct, **{f"in{i}": x for i, x in enumerate(inputs)}}
-    return parts | call | {f"grad in{i}": g for i, g in enumerate(slopes)}
+    return parts | call | {f"grad in{i}": g for i, g in enumerate(derivatives)}

@@ -75,7 +75,7 @@ def _quarters(draw: Any, *shape: int) -> torch.Tensor:
     return torch.tensor(draw.integers(-4, 5, shape) / 4, dtype=torch.float64, requires_grad=True)
 
 
-def _with_slopes(draw: Any, y: torch.Tensor, moving: list[torch.Tensor]) -> list[torch.Tensor]:
+def _with_derivatives(draw: Any, y: torch.Tensor, moving: list[torch.Tensor]) -> list[torch.Tensor]:
     """The arrays, the result, a cotangent, and the gradients."""
     ct = _quarters(draw, *y.shape)
     return [*moving, y, ct, *torch.autograd.grad(y, moving, ct)]
@@ -107,7 +107,7 @@ def _conv(draw: Any, row: dict[str, Any]) -> list[torch.Tensor] | None:
         whole = x if lead else x[None]
         padded = functional.pad(whole, sides, mode=mode)
         y = function(padded if lead else padded[0], weight, bias, **settings)
-    return _with_slopes(draw, y, [x, weight] + ([bias] if row["bias"] else []))
+    return _with_derivatives(draw, y, [x, weight] + ([bias] if row["bias"] else []))
 
 
 def _transposed(draw: Any, row: dict[str, Any]) -> list[torch.Tensor] | None:
@@ -130,7 +130,7 @@ def _transposed(draw: Any, row: dict[str, Any]) -> list[torch.Tensor] | None:
         groups=row["groups"],
         dilation=row["dilation"],
     )
-    return _with_slopes(draw, y, [x, weight] + ([bias] if row["bias"] else []))
+    return _with_derivatives(draw, y, [x, weight] + ([bias] if row["bias"] else []))
 
 
 # --- blocks -------------------------------------------------------------------------
@@ -204,9 +204,9 @@ def _blocks() -> Iterator[tuple[str, dict[str, Any]]]:
         y = layer(x)
         ct = torch.randn(y.shape, dtype=torch.float64)
         parameters = dict(layer.named_parameters())
-        slopes = torch.autograd.grad(y, [x, *parameters.values()], ct)
+        derivatives = torch.autograd.grad(y, [x, *parameters.values()], ct)
         parts = {"x": x, "y": y, "ct": ct, **parameters}
-        parts |= {f"grad {n}": g for n, g in zip(["x", *parameters], slopes, strict=True)}
+        parts |= {f"grad {n}": g for n, g in zip(["x", *parameters], derivatives, strict=True)}
         yield name, parts
     for size, settings in (
         ((5, 4), {"kernel_size": (3, 2), "padding": (1, 0), "stride": (2, 1)}),

@@ -19,6 +19,6 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
             parts |= {"bias": layer.bias} if bias else {}
             moving = [x, *layer.parameters()]
             names = ["x", *(name for name, _ in layer.named_parameters())]
-            slopes = torch.autograd.grad(y, moving, ct)
-            parts |= {f"grad {n}": g for n, g in zip(names, slopes, strict=True)}
+            derivatives = torch.autograd.grad(y, moving, ct)
+            parts |= {f"grad {n}": g for n, g in zip(names, derivatives, strict=True)}
             yield f"{'x'.join(map(str, shape))} {'with' if bias else 'without'} bias", parts

@@ -137,9 +137,9 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
             given[0] = given[0].log_softmax(-1 if name == "ctc_loss" else min(1, given[0].ndim - 1))
         y = getattr(functional, name)(*given, **settings, **arrays)
         ct = torch.randint(1, 4, y.shape).double()
-        slopes = torch.autograd.grad(y, list(moving.values()), ct)
+        derivatives = torch.autograd.grad(y, list(moving.values()), ct)
         parts = {f"operand {i}": x for i, x in enumerate(operands)} | arrays | {"y": y, "ct": ct}
-        parts |= {f"grad {i}": slope for i, slope in zip(moving, slopes, strict=True)}
+        parts |= {f"grad {i}": slope for i, slope in zip(moving, derivatives, strict=True)}
         case = f"{number} {name} {json.dumps(settings)}"
         found |= {f"{case}/{part}": array for part, array in parts.items()}
     yield "all", packed(found)

@@ -36,9 +36,9 @@ def steps(layer: Any, *shape: int) -> dict[str, Any]:
         y = layer(x)
         moving = [x, *layer.parameters()]
         names = ["x", *(name for name, _ in layer.named_parameters())]
-        slopes = torch.autograd.grad(y, moving, ct)
+        derivatives = torch.autograd.grad(y, moving, ct)
         parts[f"{mode} y"] = y
-        parts |= {f"{mode} grad {n}": g for n, g in zip(names, slopes, strict=True)}
+        parts |= {f"{mode} grad {n}": g for n, g in zip(names, derivatives, strict=True)}
     return parts | {f"after {name}": value for name, value in layer.named_buffers()}
 
 

@@ -37,8 +37,10 @@ def _values(op: str, theirs: Callable[..., Any], shapes: Any, settings: Parts) -
     given = [1 + x for x in inputs] if op == "lp_pool" else inputs
     found = theirs(*given, **settings)
     found, *indices = found if isinstance(found, tuple) else (found,)
-    slopes = torch.autograd.grad(found, inputs, torch.tensor(sines(found.shape, 0)))
-    return np.concatenate([part.detach().numpy().ravel() for part in (found, *slopes, *indices)])
+    derivatives = torch.autograd.grad(found, inputs, torch.tensor(sines(found.shape, 0)))
+    return np.concatenate(
+        [part.detach().numpy().ravel() for part in (found, *derivatives, *indices)]
+    )
 
 
 def _pooling() -> Iterator[tuple[str, Any, Any, Parts]]:

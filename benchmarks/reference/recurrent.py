@@ -17,10 +17,10 @@ def _recorded(module: Any, given: dict[str, Any], outs: dict[str, Any]) -> dict[
     weights = dict(module.named_parameters())
     cts = [torch.randn_like(out) for out in outs.values()]
     moving = [*given.values(), *weights.values()]
-    slopes = torch.autograd.grad(list(outs.values()), moving, cts)
+    derivatives = torch.autograd.grad(list(outs.values()), moving, cts)
     named = (given | weights | outs).items()
     form = [f"{name}:{'x'.join(map(str, part.shape))}" for name, part in named]
-    arrays = [*moving, *outs.values()], [*slopes, *cts]
+    arrays = [*moving, *outs.values()], [*derivatives, *cts]
     values, others = (torch.cat([part.detach().reshape(-1) for part in parts]) for parts in arrays)
     return {"form": ",".join(form), "values": values, "gradients and cotangents": others}
 

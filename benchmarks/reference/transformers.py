@@ -58,11 +58,11 @@ def _recorded(layer: Any, shapes: Any, **call: Any) -> dict[str, Any]:
     y = layer(*inputs, **call)
     ct = _numbers(y.shape)
     parameters = dict(layer.named_parameters())
-    slopes = torch.autograd.grad(y, [*inputs, *parameters.values()], ct)
+    derivatives = torch.autograd.grad(y, [*inputs, *parameters.values()], ct)
     names = [*(f"in{i}" for i in range(len(inputs))), *(f"p {n}" for n in parameters)]
     parts = dict(zip(names, [*inputs, *parameters.values()], strict=True)) | {"y": y, "ct": ct}
     parts |= {f"mask {n}": m for n, m in call.items()}
-    return parts | {f"grad {n}": g for n, g in zip(names, slopes, strict=True)}
+    return parts | {f"grad {n}": g for n, g in zip(names, derivatives, strict=True)}
 
 
 def _numbers(shape: Any) -> Any:

@@ -28,18 +28,18 @@ def _loss(np: Any, while_loop: Any, sizes: Sizes) -> Any:
             t, stop, h, y, slope = carry
             last = h >= stop - t
             size = np.minimum(h, stop - t)
-            slopes, new = [slope], y
+            derivatives, new = [slope], y
             for row in STAGES:
-                new = y + size * sum(w * k for w, k in zip(row, slopes, strict=True) if w)
-                slopes.append(rates(np, new, parameters))
-            away = size * sum(w * k for w, k in zip(ERROR, slopes, strict=True) if w)
+                new = y + size * sum(w * k for w, k in zip(row, derivatives, strict=True) if w)
+                derivatives.append(rates(np, new, parameters))
+            away = size * sum(w * k for w, k in zip(ERROR, derivatives, strict=True) if w)
             allowed = sizes.tolerance * (1 + np.maximum(np.abs(y), np.abs(new)))
             error = np.sqrt(np.mean((away / allowed) ** 2))
             good = error <= 1
             grown = size * np.clip(0.9 * np.maximum(error, 1e-10) ** -0.2, 0.2, 10.0)
             h = np.where(good & last, np.maximum(grown, h), grown)
             t = np.where(good, np.where(last, stop, t + size), t)
-            return t, stop, h, np.where(good, new, y), np.where(good, slopes[-1], slope)
+            return t, stop, h, np.where(good, new, y), np.where(good, derivatives[-1], slope)
 
         for i in range(1, sizes.times):
             carry = times[i - 1], times[i], h, y, slope

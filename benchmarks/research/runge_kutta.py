@@ -50,11 +50,11 @@ def rates(np: Any, y: Any, parameters: Any) -> Any:
 
 def attempt(np: Any, y: Any, h: Any, parameters: Any, tolerance: float) -> Any:
     """Where a step leads, and its error in units of what is allowed."""
-    slopes = [rates(np, y, parameters)]
+    derivatives = [rates(np, y, parameters)]
     for row in STAGES:
-        new = y + h * sum(weight * k for weight, k in zip(row, slopes, strict=True))
-        slopes.append(rates(np, new, parameters))
-    away = h * sum(weight * k for weight, k in zip(ERROR, slopes, strict=True))
+        new = y + h * sum(weight * k for weight, k in zip(row, derivatives, strict=True))
+        derivatives.append(rates(np, new, parameters))
+    away = h * sum(weight * k for weight, k in zip(ERROR, derivatives, strict=True))
     allowed = tolerance * (1 + np.maximum(np.abs(y), np.abs(new)))
     return new, np.sqrt(np.mean((away / allowed) ** 2))
 

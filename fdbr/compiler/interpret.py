@@ -90,7 +90,7 @@ def stepwise(
 def _writing_over(kernel: Fused) -> Callable[..., list[Any]]:
     """Return the function that runs a kernel on its operands, and a list or `None`."""
     reads = list(kernel.reads)
-    turn = stepwise(reads, kernel.steps, kernel.outs)
+    iteration = stepwise(reads, kernel.steps, kernel.outs)
     places = [reads.index(kernel.over[out]) if out in kernel.over else None for out in kernel.outs]
 
     def run(*operands: Any) -> list[Any]:
@@ -106,7 +106,7 @@ def _writing_over(kernel: Fused) -> Callable[..., list[Any]]:
         if begun is not None:
             begun.append(True)
         with unlocked(targets):
-            in_blocks(turn, values, targets)
+            in_blocks(iteration, values, targets)
         return targets
 
     return run
@@ -136,8 +136,8 @@ def function_of(step: Instruction) -> Callable[..., Any]:
 
 def _looped(loop: Loop) -> Callable[..., Any]:
     """Return the function that runs a loop, whose body may have kernels."""
-    turn = stepwise(loop.body.inputs, unfused(loop.body.steps), loop.body.outputs)
-    return lambda *operands, **_: loop.turns(turn, operands)
+    iteration = stepwise(loop.body.inputs, unfused(loop.body.steps), loop.body.outputs)
+    return lambda *operands, **_: loop.iterations(iteration, operands)
 
 
 def is_direct(step: Instruction) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.control_flow.body_tracing import Body, NoBodyError, stage
 from fdbr.control_flow.carry import check_carry, settled
-from fdbr.control_flow.eager import Turn, joined, pair, scan_turns
+from fdbr.control_flow.eager import Iteration, joined, pair, scan_iterations
 from fdbr.control_flow.scan_rules import Scan, apply
 from fdbr.core.array_modules import lock
 from fdbr.core.tracer import Tracer
@@ -14,7 +14,7 @@ __all__ = ["scan_staged"]
 
 
 def scan_staged(
-    function: str, f: Turn, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
+    function: str, f: Iteration, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
 ) -> tuple[Any, Any]:
     """Capture a scan as one instruction; return the last carry and the stacked results.
 
@@ -34,22 +34,22 @@ def scan_staged(
     if 1 < unroll < rows.length:
         return _by_parts(
             function,
-            lambda carry, part: scan_turns(function, f, carry, part, reverse),
+            lambda carry, part: scan_iterations(function, f, carry, part, reverse),
             *(carry, rows, reverse, unroll),
         )
     if unroll >= rows.length > 1:
-        return scan_turns(function, f, carry, rows, reverse)
+        return scan_iterations(function, f, carry, rows, reverse)
     return _one(function, f, carry, rows, reverse)
 
 
-def _one(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> tuple[Any, Any]:
+def _one(function: str, f: Iteration, carry: Any, rows: Any, reverse: bool) -> tuple[Any, Any]:
     """Capture a scan of the function itself."""
     leaves, operands, numbers = tree.leaves(carry), rows.leaves, rows.numbers
     base = [] if numbers is None else [rows.base]
     structure = tree.structure(carry)
     form: Any = None
 
-    def turn(carry: Any) -> tuple[Any, Body]:
+    def iteration(carry: Any) -> tuple[Any, Body]:
         nonlocal form
 
         def body(given: list[Any]) -> list[Any]:
@@ -63,11 +63,11 @@ def _one(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> tuple[
             return [*outs, *ys]
 
         like = Scan(_NOTHING, len(leaves), len(operands), rows.length, reverse, numbers)
-        body_of_turn = stage(body, like.first([*base, *tree.leaves(carry), *operands]))
-        shown = body_of_turn.outs[: form[1]]
-        return tree.unflatten(form[0], shown), body_of_turn
+        body_of_iteration = stage(body, like.first([*base, *tree.leaves(carry), *operands]))
+        shown = body_of_iteration.outs[: form[1]]
+        return tree.unflatten(form[0], shown), body_of_iteration
 
-    carry, out = settled(turn, carry)
+    carry, out = settled(iteration, carry)
     check_carry(function, "f", carry, out[0])
     body = out[1]
     for leaf in body.outs:
@@ -91,20 +91,20 @@ def _is_number(leaf: Any) -> bool:
 
 
 def _by_parts(
-    function: str, inner: Turn, carry: Any, rows: Any, reverse: bool, size: int
+    function: str, inner: Iteration, carry: Any, rows: Any, reverse: bool, size: int
 ) -> tuple[Any, Any]:
     """Capture a scan over groups of ``size`` iterations, and one over the remaining iterations."""
     count, left = divmod(rows.length, size)
     whole = rows.length - left
     parts, rest = rows.part(0, whole).parts(size), rows.part(whole, rows.length)
 
-    def turn(carry: Any, part: Any) -> Any:
+    def iteration(carry: Any, part: Any) -> Any:
         return inner(carry, parts.inside(part))
 
     found = []
     for last in (True, False) if reverse else (False, True):
         if not last:
-            carry, ys = _one(function, turn, carry, parts, reverse)
+            carry, ys = _one(function, iteration, carry, parts, reverse)
             ys = tree.map(lambda y: ops.reshape(y, (count * size, *y.shape[2:])), ys)
             found.append(ys)
         elif left:

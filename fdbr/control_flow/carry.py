@@ -62,14 +62,14 @@ def check_carry(function: str, body: str, old: Any, new: Any) -> None:
             )
 
 
-def settled(turn: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
+def settled(iteration: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
     """Return a first carry with the final dtypes of Python numbers, and its iteration's result.
 
     A Python number is weak: in ``scan(lambda c, x: (c + x, c), 0.0, xs)`` the carry takes the
-    dtype of ``xs``.  ``turn`` maps a carry to the result of one iteration, whose first item is the
-    next carry; it is run again when a number has taken its dtype.
+    dtype of ``xs``.  ``iteration`` maps a carry to the result of one iteration, whose first item is
+    the next carry; it is run again when a number has taken its dtype.
     """
-    out = turn(carry)
+    out = iteration(carry)
     leaves, structure = tree.flatten(carry)
     for _ in range(_MOST if any(map(is_weak, leaves)) else 0):
         made, other = tree.flatten(out[0])
@@ -80,7 +80,7 @@ def settled(turn: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
             break
         leaves = fitted
         carry = tree.unflatten(structure, leaves)
-        out = turn(carry)
+        out = iteration(carry)
     return carry, out
 
 

@@ -14,9 +14,18 @@ from fdbr.errors.checks import describe, number_types
 from fdbr.ops.declare.unbroadcast import shape_of
 from fdbr.transforms.checkpoint import checkpoint
 
-__all__ = ["Counter", "Numbered", "Rows", "Turn", "joined", "pair", "scan_turns", "segments"]
+__all__ = [
+    "Counter",
+    "Numbered",
+    "Rows",
+    "Iteration",
+    "joined",
+    "pair",
+    "scan_iterations",
+    "segments",
+]
 
-Turn = Callable[[Any, Any], tuple[Any, Any]]
+Iteration = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class Rows:
@@ -130,7 +139,9 @@ def pair(function: str, out: Any) -> tuple[Any, Any]:
     return out
 
 
-def scan_turns(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> tuple[Any, Any]:
+def scan_iterations(
+    function: str, f: Iteration, carry: Any, rows: Any, reverse: bool
+) -> tuple[Any, Any]:
     """Return the last carry, and the results of iterations, stacked along a new first axis."""
     order = range(rows.length)
     if not rows.length:
@@ -139,8 +150,8 @@ def scan_turns(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> 
         return carry, tree.map(lambda leaf: _zeros(leaf, (0, *shape_of(leaf))), out[1])
     columns: list[list[Any]] = []
     structure: Any = None
-    for turn in reversed(order) if reverse else order:
-        row = rows[turn]
+    for iteration in reversed(order) if reverse else order:
+        row = rows[iteration]
         if structure is None:
             carry, out = settled(lambda carry: pair(function, f(carry, row)), carry)  # noqa: B023
         else:
@@ -192,9 +203,9 @@ def _stacked(function: str, column: list[Any], path: str) -> Any:
 
 
 def segments(
-    function: str, f: Turn, carry: Any, rows: Any, reverse: bool, size: int
+    function: str, f: Iteration, carry: Any, rows: Any, reverse: bool, size: int
 ) -> tuple[Any, Any]:
-    """Run `scan_turns` storing only the carries between segments, and recompute the rest."""
+    """Run `scan_iterations` storing only the carries between segments, and recompute the rest."""
     starts = range(0, rows.length, size)
     run = checkpoint(functools.partial(_segment, function, f, reverse))
     parts = []
@@ -206,12 +217,12 @@ def segments(
         carry, ys = run(carry, part)
         parts.append(ys)
     if not parts:
-        return scan_turns(function, f, carry, rows, reverse)
+        return scan_iterations(function, f, carry, rows, reverse)
     return carry, joined(parts[::-1] if reverse else parts)
 
 
-def _segment(function: str, f: Turn, reverse: bool, carry: Any, rows: Any) -> tuple[Any, Any]:
-    return scan_turns(function, f, carry, rows, reverse)
+def _segment(function: str, f: Iteration, reverse: bool, carry: Any, rows: Any) -> tuple[Any, Any]:
+    return scan_iterations(function, f, carry, rows, reverse)
 
 
 def joined(parts: Sequence[Any]) -> Any:

@@ -53,10 +53,10 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
     if [v.kind for v in (*last, *stacks)] != [*(v.kind for v in starts), *kinds]:
         return None
     made = tuple([Variable(v.kind) for v in stacks]) if scan.reverse else stacks
-    turns = Instruction(
+    iterations = Instruction(
         LOOP, (*carry, *xs, *consts), {"loop": loop}, (*last, *made), True, step.remat
     )
-    return turns, *(
+    return iterations, *(
         _reversed(a, b, step.remat) for a, b in zip(made, stacks, strict=True) if a is not b
     )
 

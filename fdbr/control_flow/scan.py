@@ -10,7 +10,7 @@ from fdbr.compiler.capture.tracers import capturing
 from fdbr.control_flow.body_tracing import NoBodyError
 from fdbr.control_flow.capture import scan_staged
 from fdbr.control_flow.carry import first_carry, kept
-from fdbr.control_flow.eager import Counter, Numbered, Rows, pair, scan_turns, segments
+from fdbr.control_flow.eager import Counter, Numbered, Rows, pair, scan_iterations, segments
 from fdbr.core.array_modules import is_array
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, integer
@@ -98,7 +98,7 @@ def scan(
     carry = first_carry("scan", "init", init)
     rows = _rows(xs, length)
     size = segment_size("scan", checkpoint, rows.length)
-    return _run("scan", f, carry, rows, reverse, size, _turns_at_once("scan", unroll))
+    return _run("scan", f, carry, rows, reverse, size, _iterations_at_once("scan", unroll))
 
 
 def _run(
@@ -116,13 +116,13 @@ def _marking(
     """Run the loop with harvested marks as further results of each iteration."""
     watched = harvest.watched_level() is not None
 
-    def loop(turn: Any) -> Any:
+    def loop(iteration: Any) -> Any:
         def one(carry: Any, x: Any) -> Any:
-            (carry, y), found = turn(*x[:1], carry, x[1]) if watched else turn(carry, x)
+            (carry, y), found = iteration(*x[:1], carry, x[1]) if watched else iteration(carry, x)
             return carry, (y, found)
 
         if watched:  # in Python, because each iteration's marks get their own cotangents
-            carry_, (ys, found) = scan_turns(function, one, carry, Numbered(rows), reverse)
+            carry_, (ys, found) = scan_iterations(function, one, carry, Numbered(rows), reverse)
         else:
             carry_, (ys, found) = _loop(function, one, carry, rows, reverse, size, unroll)
         return (carry_, ys), found
@@ -144,7 +144,7 @@ def _loop(
             captured.unrolled[f"fdbr.{function} is traced iteration by iteration: {why}"] = None
     if size:
         return segments(function, f, carry, rows, reverse, size)
-    return scan_turns(function, f, carry, rows, reverse)
+    return scan_iterations(function, f, carry, rows, reverse)
 
 
 @public("fdbr")
@@ -200,13 +200,13 @@ def fori_loop(
     """
     numbers = range(integer("fdbr.fori_loop", "lower", lower), _stop(upper))
     carry = first_carry("fori_loop", "init_val", init_val)
-    at_once = _turns_at_once("fori_loop", unroll)
+    at_once = _iterations_at_once("fori_loop", unroll)
     size = segment_size("fori_loop", checkpoint, len(numbers))
 
-    def turn(val: Any, i: Any) -> tuple[Any, Any]:
+    def iteration(val: Any, i: Any) -> tuple[Any, Any]:
         return body_fun(i, val), None
 
-    return _run("fori_loop", turn, carry, Counter(numbers), False, size, at_once)[0]
+    return _run("fori_loop", iteration, carry, Counter(numbers), False, size, at_once)[0]
 
 
 def _stop(upper: Any) -> int:
@@ -238,7 +238,7 @@ def _rows(xs: Any, length: Any) -> Rows:
     return Rows([kept(leaf) for leaf in leaves], structure, next(iter(lengths)))
 
 
-def _turns_at_once(function: str, unroll: Any) -> int:
+def _iterations_at_once(function: str, unroll: Any) -> int:
     """Return the number of iterations that a program runs at once."""
     if isinstance(unroll, bool):
         return sys.maxsize if unroll else 1

@@ -189,11 +189,11 @@ def _cotangents(
 
     def body(leaves: list[Any]) -> list[Any]:
         take = taker(leaves)
-        heads, slopes, sums = take(len(base)), take(sum(active)), take(sum(own_consts))
+        heads, derivatives, sums = take(len(base)), take(sum(active)), take(sum(own_consts))
         point, given_ys = take(len(carry) + len(xs)), take(sum(used[len(carry) :]))
         flags = [*(False for _ in heads), *moving]
         _, back = _vjp_of_iteration(scan, [*heads, *point, *take(len(consts))], flags, chosen)
-        found = list(back([*slopes, *given_ys]))
+        found = list(back([*derivatives, *given_ys]))
         first, last = sum(active), len(found) - sum(own_consts)
         added = [a + b for a, b in zip(sums, found[last:], strict=True)]
         return [*found[:first], *added, *found[first:last]]
@@ -271,17 +271,17 @@ def _forward(trace: Trace, values: Leaves, tangents: Leaves, scan: Scan) -> Any:
             parts.append((take(len(values)), take(count)))
         full = [value for part, _ in parts for value in part]
         new = iter([slope for _, part in parts for slope in part])
-        pushed = tuple(next(new) if own else None for own in moving)
-        out, slopes = jvp(
-            lambda *full: evaluate(scan.body.program, [*heads, *full]), tuple(full), pushed
+        tangent_out = tuple(next(new) if own else None for own in moving)
+        out, derivatives = jvp(
+            lambda *full: evaluate(scan.body.program, [*heads, *full]), tuple(full), tangent_out
         )
-        slopes = [s if one else None for s, one in zip(slopes, outputs, strict=True)]
+        derivatives = [s if one else None for s, one in zip(derivatives, outputs, strict=True)]
         last = scan.carried
         return [
             *out[:last],
-            *there(slopes[:last]),
+            *there(derivatives[:last]),
             *out[last:],
-            *there(slopes[last:]),
+            *there(derivatives[last:]),
         ]
 
     starts = [
@@ -300,11 +300,11 @@ def _forward(trace: Trace, values: Leaves, tangents: Leaves, scan: Scan) -> Any:
         len(carry) + len(starts),
     )
     take = taker(found)
-    last, last_slopes = take(scan.carried), iter(take(sum(active)))
+    last, last_derivatives = take(scan.carried), iter(take(sum(active)))
     ys = take(len(outputs) - scan.carried)
-    slopes = [next(last_slopes) if one else None for one in active]
-    slopes += [take(1)[0] if one else None for one in outputs[scan.carried :]]
-    return [*last, *ys], slopes
+    derivatives = [next(last_derivatives) if one else None for one in active]
+    derivatives += [take(1)[0] if one else None for one in outputs[scan.carried :]]
+    return [*last, *ys], derivatives
 
 
 # --- batches ------------------------------------------------------------------------

@@ -99,11 +99,11 @@ def _loop(cond_fun: Any, body_fun: Any, init_val: Any, checkpoint: int | None) -
         except NoBodyError as why:
             captured.unrolled[f"fdbr.while_loop is traced iteration by iteration: {why}"] = None
     if checkpoint is None:
-        return tree.map(kept, _turns(cond_fun, body_fun, None, val)[0])
+        return tree.map(kept, _iterations(cond_fun, body_fun, None, val)[0])
     most = integer("fdbr.while_loop", "checkpoint", checkpoint, least=1)
     if _holds(cond_fun(val)):  # Python numbers take their dtypes before the first segment
         val, _ = settled(lambda val: (body_fun(val), None), val)
-    run = recomputed(functools.partial(_turns, cond_fun, body_fun, most))
+    run = recomputed(functools.partial(_iterations, cond_fun, body_fun, most))
     goes_on = True
     while goes_on:
         val, goes_on = run(val)
@@ -119,7 +119,7 @@ def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
         _check_answer(answer)
         return [answer]
 
-    def turn(val: Any) -> tuple[Any, While]:
+    def iteration(val: Any) -> tuple[Any, While]:
         form: Any = None
 
         def body(leaves: list[Any]) -> list[Any]:
@@ -133,14 +133,14 @@ def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
             raise NoBodyError(f"its body raises {type(error).__name__}") from error
         return tree.unflatten(form, loop.body.outs), loop
 
-    val, (made, loop) = settled(turn, val)
+    val, (made, loop) = settled(iteration, val)
     check_carry("while_loop", "body_fun", val, made)
     found = apply(loop, [*tree.leaves(val), *loop.found])
     loop.forget()
     return tree.unflatten(structure, [kept(leaf) for leaf in found])
 
 
-def _turns(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tuple[Any, bool]:
+def _iterations(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tuple[Any, bool]:
     """Return the value after at most ``most`` iterations, and whether there may be more."""
     count = 0
     while _holds(cond_fun(val)):

@@ -1,6 +1,6 @@
 """A while loop in a program: one instruction, and what transformations make of it.
 
-In forward mode it carries tangents beside values; in a batch it goes on for as long as any example
+In forward mode it carries tangents beside values; in a batch it continues as long as any example
 does, and those that have ended keep what they have.  In reverse mode a second instruction runs the
 loop once more, keeps the value of each turn, and goes back over them.  The number of turns is known
 to none of these programs.
@@ -92,7 +92,7 @@ class While:
         carry, _, consts = self.takes(operands)
         return evaluate(self.cond.program, [*carry, *consts])[0]
 
-    def turn(self, operands: Leaves) -> list[Any]:
+    def iteration(self, operands: Leaves) -> list[Any]:
         """The next carry."""
         carry, consts, _ = self.takes(operands)
         return evaluate(self.body.program, [*carry, *consts])
@@ -101,7 +101,7 @@ class While:
         """The loop as one of Python."""
         carry, consts = list(operands[: self.carried]), operands[self.carried :]
         while bool(self.goes_on([*carry, *consts])):
-            carry = self.turn([*carry, *consts])
+            carry = self.iteration([*carry, *consts])
         return carry
 
     def __repr__(self) -> str:
@@ -155,19 +155,19 @@ def _reverse(trace: Trace, values: Leaves, mine: Sequence[bool], loop: While) ->
     wanted = tuple(mine)
 
     def vjp_of_loop(cotangents: list[Any]) -> list[Any]:
-        slopes = [
+        derivatives = [
             (zero(out) if ct is None else ct)
             for ct, out in zip(cotangents, outs, strict=True)
             if is_inexact(out)
         ]
-        return list(_BACK.apply(*values, *slopes, loop=loop, wanted=wanted))
+        return list(_BACK.apply(*values, *derivatives, loop=loop, wanted=wanted))
 
     return outs, vjp_of_loop
 
 
 def _unrolled_back(why: str, *operands: Any, loop: While, wanted: tuple[bool, ...]) -> list[Any]:
     _note_unrolled(why)
-    values, slopes = operands[: len(wanted)], operands[len(wanted) :]
+    values, derivatives = operands[: len(wanted)], operands[len(wanted) :]
 
     def outs(*moved: Any) -> list[Any]:
         new = iter(moved)
@@ -175,26 +175,26 @@ def _unrolled_back(why: str, *operands: Any, loop: While, wanted: tuple[bool, ..
         return [out for out in loop.unrolled(given) if is_inexact(out)]
 
     chosen = (v for v, own in zip(values, wanted, strict=True) if own)
-    return list(vjp(outs, *chosen)[1](list(slopes)))
+    return list(vjp(outs, *chosen)[1](list(derivatives)))
 
 
 def _run_back(xp: Any, *operands: Any, loop: While, wanted: tuple[bool, ...]) -> tuple[Any, ...]:
     """The cotangents of the wanted operands; those of the results come after the operands."""
-    values, slopes = operands[: len(wanted)], list(map(scalar, operands[len(wanted) :]))
+    values, derivatives = operands[: len(wanted)], list(map(scalar, operands[len(wanted) :]))
     carry, consts, _ = loop.takes(values)
     # what the condition alone takes has no derivative
     own = wanted[loop.carried : loop.carried + len(consts)]
     active = [is_inexact(leaf) for leaf in carry]
     sums = [scalar(zero(value)) for value, one in zip(consts, own, strict=True) if one]
-    *turns, _ = _carries(loop, values)
-    if turns:
-        code = _back_of(loop, active, own, turns[0], consts, slopes, sums)
-        while turns:
+    *iterations, _ = _carries(loop, values)
+    if iterations:
+        code = _back_of(loop, active, own, iterations[0], consts, derivatives, sums)
+        while iterations:
             with loop.watched():
-                found = code(*slopes, *sums, *turns.pop(), *map(scalar, consts))
-            slopes = list(map(scalar, found[: len(slopes)]))
-            sums = list(map(scalar, found[len(slopes) :]))
-    of_carry, of_consts = iter(slopes), iter(sums)
+                found = code(*derivatives, *sums, *iterations.pop(), *map(scalar, consts))
+            derivatives = list(map(scalar, found[: len(derivatives)]))
+            sums = list(map(scalar, found[len(derivatives) :]))
+    of_carry, of_consts = iter(derivatives), iter(sums)
     result = []
     for one, mine in zip(active, wanted, strict=False):
         slope = next(of_carry) if one else None
@@ -210,27 +210,30 @@ def _back_of(
     own: Sequence[bool],
     carry: Leaves,
     consts: Leaves,
-    slopes: Leaves,
+    derivatives: Leaves,
     sums: Leaves,
 ) -> Callable[..., Any]:
     """Make the pullback of a turn."""
 
     def back(leaves: list[Any]) -> list[Any]:
-        given, added = leaves[: len(slopes)], leaves[len(slopes) : len(slopes) + len(sums)]
-        point = leaves[len(slopes) + len(sums) :]
+        given, added = (
+            leaves[: len(derivatives)],
+            leaves[len(derivatives) : len(derivatives) + len(sums)],
+        )
+        point = leaves[len(derivatives) + len(sums) :]
         flags = [*active, *own]
 
-        def turn(*moved: Any) -> list[Any]:
+        def iteration(*moved: Any) -> list[Any]:
             new = iter(moved)
             full = [next(new) if one else v for one, v in zip(flags, point, strict=True)]
             outs = evaluate(loop.body.program, full)
             return [out for out, one in zip(outs, active, strict=True) if one]
 
-        found = vjp(turn, *(v for v, one in zip(point, flags, strict=True) if one))[1](given)
-        more = [a + b for a, b in zip(added, found[len(slopes) :], strict=True)]
-        return [*found[: len(slopes)], *more]
+        found = vjp(iteration, *(v for v, one in zip(point, flags, strict=True) if one))[1](given)
+        more = [a + b for a, b in zip(added, found[len(derivatives) :], strict=True)]
+        return [*found[: len(derivatives)], *more]
 
-    leaves = [*slopes, *sums, *carry, *map(scalar, consts)]
+    leaves = [*derivatives, *sums, *carry, *map(scalar, consts)]
     known = loop.body.back.get(tuple(own))
     if known is None:
         known = loop.body.back[tuple(own)] = stage(back, leaves)
@@ -263,9 +266,11 @@ def _forward(trace: Trace, values: Leaves, tangents: Leaves, loop: While) -> Any
 
     def body(leaves: list[Any]) -> list[Any]:
         given = iter([*leaves[count : count + more], *leaves[count + more + len(consts) :]])
-        pushed = tuple(next(given) if one else None for one in flags)
-        out, slopes = jvp(lambda *full: loop.turn(full), tuple(plain(leaves)), pushed)
-        return [*out, *(s for s, one in zip(slopes, active, strict=True) if one)]
+        tangent_out = tuple(next(given) if one else None for one in flags)
+        out, derivatives = jvp(
+            lambda *full: loop.iteration(full), tuple(plain(leaves)), tangent_out
+        )
+        return [*out, *(s for s, one in zip(derivatives, active, strict=True) if one)]
 
     found = _looped(cond, body, [*carry, *starts], [*consts, *moved], loop.masked)
     given = iter(found[count:])
@@ -328,14 +333,14 @@ def _masked(loop: While, leaves: Leaves) -> list[Any]:
     """
     goes_on = loop.goes_on(leaves)
     if type(goes_on) is not BatchTracer:
-        return loop.turn(leaves)
+        return loop.iteration(leaves)
     given = [
         ops.where(goes_on, leaf, stop_gradient(leaf))
         if type(leaf) is BatchTracer and is_inexact(leaf)
         else leaf
         for leaf in leaves
     ]
-    outs = loop.turn(given)
+    outs = loop.iteration(given)
     return [ops.where(goes_on, out, old) for out, old in zip(outs, leaves, strict=False)]
 
 
@@ -360,12 +365,12 @@ def _batch_back(
         for v, one, own in zip(values, flags, mine, strict=False)
     ]
     new, given, own = _batched(loop, trace.size, full, flags)
-    slopes = [
+    derivatives = [
         for_each(s, trace.size) if own[i] and not had else s
         for s, had, i in zip(values[count:], mine[count:], active, strict=True)
     ]
     wanted = (*wanted, *(False for _ in new.found))
-    found = _BACK.apply(*given, *slopes, loop=new, wanted=wanted)
+    found = _BACK.apply(*given, *derivatives, loop=new, wanted=wanted)
     return found, [True] * len(found)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 __all__ = [
     "cotangents_were_exchanged",
-    "log_of_meetings",
-    "meetings",
-    "meetings_are_refused",
+    "log_of_collectives",
+    "collective_count",
+    "collectives_are_refused",
     "met",
     "note_cotangents",
-    "note_meeting",
-    "refusing_meetings",
+    "note_collective",
+    "refusing_collectives",
     "rewind",
 ]
 
@@ -29,12 +29,12 @@ class _Counts(threading.local):
 _counts = _Counts()
 
 
-def meetings() -> int:
+def collective_count() -> int:
     """A number that grows with each thing that this thread does together with other processes."""
     return _counts.count
 
 
-def note_meeting() -> None:
+def note_collective() -> None:
     """To be called where something is done, or would be, together with other processes."""
     _counts.count += 1
 
@@ -54,7 +54,7 @@ _refused: ContextVar[bool] = ContextVar("refused", default=False)
 
 
 @contextlib.contextmanager
-def refusing_meetings() -> Iterator[None]:
+def refusing_collectives() -> Iterator[None]:
     """Have no program captured of what is done together with other processes."""
     token = _refused.set(True)
     try:
@@ -63,7 +63,7 @@ def refusing_meetings() -> Iterator[None]:
         _refused.reset(token)
 
 
-def meetings_are_refused() -> bool:
+def collectives_are_refused() -> bool:
     """Whether what is done together with other processes is not to be captured."""
     return _refused.get()
 
@@ -124,7 +124,7 @@ def met(key: Any, meet: Callable[[], Any]) -> Any:
 
 
 @contextlib.contextmanager
-def log_of_meetings() -> Iterator[None]:
+def log_of_collectives() -> Iterator[None]:
     """A block in which a function is run, and perhaps once more from its beginning."""
     token = _log.set(_Log(_log.get()))
     try:

@@ -1,4 +1,4 @@
-"""What belongs to an array module: its devices, and SciPy's functions for its arrays.
+"""The devices of an array module, and SciPy's functions for its arrays.
 
 SciPy belongs to NumPy, and `cupyx` to CuPy.  Every difference in how fdbr treats the two is decided
 here, so a module that behaves like CuPy is treated like CuPy.

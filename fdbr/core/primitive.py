@@ -38,7 +38,7 @@ registry: dict[str, "Primitive"] = {}
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """What a primitive's declaration tells compilers and in-place operators about its value.
+    """The facts about a primitive's value that compilers and in-place operators read.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
     view = primitive.facts.view
     if view == "elements":
         key = params["key"]  # with ``...`` one element is a view, too, without dimensions
-        sized = out.shape  # type: ignore[attr-defined]
+        sized = out.shape
         if sized or key is ... or (type(key) is tuple and ... in key):
             out._base = x
     elif view == "read-only":

@@ -305,9 +305,9 @@ class ReverseTrace(Trace):
         if repeated is not None and repeated.trace is self:
             known = next(repeated.results)
         if known is None:
-            count = collective_log.meetings()
+            count = collective_log.collective_count()
             outs, vjp = primitive.reverse(self, values, mine, **params)
-            if primitive.facts.collective or collective_log.meetings() > count:
+            if primitive.facts.collective or collective_log.collective_count() > count:
                 known = outs, vjp, params
         else:
             outs, vjp, first = known

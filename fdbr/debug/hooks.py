@@ -208,7 +208,7 @@ class _Timer(Observer):
         return application.within is None
 
     def wait(self, values: Any) -> None:
-        # A GPU computes while the program goes on.
+        # A GPU computes while the program continues.
         cuda = cuda_of(array_module(*parts(values)))
         if cuda is not None:
             cuda.get_current_stream().synchronize()

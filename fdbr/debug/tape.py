@@ -143,7 +143,7 @@ def _copy(node: Node, copies: dict[int, Node]) -> Node:
     watched = [
         (
             copies[parent[0]],
-            pull if pull in _bookkeeping else functools.partial(_pulled, pull, name, parent),
+            pull if pull in _bookkeeping else functools.partial(_vjp, pull, name, parent),
             saved,
         )
         for parent, pull, saved in edges
@@ -156,7 +156,7 @@ def is_joint(parent: Node) -> bool:
     return bool(parent[1]) and all(pull is _pick for _, pull, _ in parent[1])
 
 
-def _pulled(pull: Any, name: str, parent: Node, cotangent: Any, *saved: Any) -> Any:
+def _vjp(pull: Any, name: str, parent: Node, cotangent: Any, *saved: Any) -> Any:
     """Call one rule of the tape, observed."""
 
     def call() -> Any:

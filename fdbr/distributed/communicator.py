@@ -17,7 +17,7 @@ from fdbr.distributed.transports.choosing import own_device, with_devices
 from fdbr.distributed.transports.interface import Transport
 from fdbr.distributed.transports.mpi import MPITransport, meet
 from fdbr.distributed.transports.serial import SerialTransport
-from fdbr.distributed.transports.threads import Meeting, ThreadTransport
+from fdbr.distributed.transports.threads import Collective, ThreadTransport
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.train.loop.interrupts import stop_together
@@ -220,17 +220,17 @@ def run_in_threads(
     if not callable(f):
         raise TypeError(f"fdbr.distributed.run_in_threads: f must be a function, not {describe(f)}")
     size = integer("fdbr.distributed.run_in_threads", "size", size, 1)
-    meeting = Meeting(size, timeout)
+    collective = Collective(size, timeout)
     results: list[Any] = [None] * size
     errors: dict[int, BaseException] = {}
 
     def rank(number: int) -> None:
-        comm = Communicator(ThreadTransport(meeting, number), timeout)
+        comm = Communicator(ThreadTransport(collective, number), timeout)
         try:
             results[number] = f(comm)
         except BaseException as error:
             errors[number] = error
-            meeting.fail(number, error)
+            collective.fail(number, error)
 
     threads = [
         threading.Thread(
@@ -243,7 +243,7 @@ def run_in_threads(
     for thread in threads:
         thread.join()
     if errors:
-        first = meeting.error[0] if meeting.error else min(errors)
+        first = collective.error[0] if collective.error else min(errors)
         raise next(
             (e for e in errors.values() if not isinstance(e, RankFailedError)), errors[first]
         )

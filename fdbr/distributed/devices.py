@@ -155,7 +155,7 @@ class _Place:
         return device_get(leaf) if self.number is None else device_put(leaf, self.number)
 
     def settle(self) -> None:
-        """Wait for what the device has to do: another thread or device goes on with it."""
+        """Wait for what the device has to do: another thread or device continues with it."""
         if self.number is not None:
             with self.current():
                 settle(self.xp.empty((0,)))

@@ -205,7 +205,7 @@ def _local(layer: Any) -> nn.BatchNorm:
 def all_reduce_buffers(model: Any, comm: Communicator, op: str = "mean") -> Any:
     """A model whose running statistics, and other buffers, are those of all ranks.
 
-    It is for layers whose ranks go on by themselves, such as `fdbr.nn.BatchNorm`: call it before
+    It is for layers whose ranks continue by themselves, such as `fdbr.nn.BatchNorm`: call it before
     the model is evaluated or saved.  `SyncBatchNorm` does not need it.
 
     Parameters

@@ -100,7 +100,7 @@ def _begun(
     call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds = None
 ) -> list[Any] | None:
     effects.before_effect()
-    collective_log.note_meeting()
+    collective_log.note_collective()
     return _applied(call, comm, leaves, like)
 
 
@@ -220,7 +220,7 @@ def _run(
     effects.before_effect()
     if running.get():
         raise RecordedError(f"fdbr.distributed.{call.name}: it is to be recorded")
-    collective_log.note_meeting()
+    collective_log.note_collective()
     if call.name == "to_shards":  # a program may reuse the memory of its operands
         leaves = tuple(array_module(leaf).array(leaf) for leaf in leaves)
     outs = _met(call, comm, leaves if gives else None, like)
@@ -236,7 +236,7 @@ def _capture(
     gives: bool,
 ) -> Leaves:
     """Make it a step of the program."""
-    if collective_log.meetings_are_refused():
+    if collective_log.collectives_are_refused():
         trace.abandon(
             "it communicates, and is differentiated from outside; jit what differentiates"
         )
@@ -371,7 +371,7 @@ def _forward(
         moved = _of_batches(
             [zero_like(given[i]) if tangents[i] is None else tangents[i] for i in positions]
         )
-    collective_log.note_meeting()
+    collective_log.note_collective()
     found: Any
     if all_masks:
         masks = [all_masks[i] for i in positions]
@@ -434,7 +434,7 @@ def _transposed(
     """Compute the cotangents of a rank's operands from those of its results."""
     if masks is not None:
         effects.before_effect()
-        collective_log.note_meeting()
+        collective_log.note_collective()
         shares = _shared(call, comm, cts or (), masks, backward=True)
         return [ops.where(mask, share, 0) for mask, share in zip(masks, shares, strict=True)]
     return _TRANSPOSES[call.name](call, comm, cts, kinds)
@@ -455,8 +455,8 @@ def _all_reduce(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
 
 
 def _reduce(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
-    slopes = _begun(_as(call, "broadcast"), comm, cts, kinds)
-    return _divided(slopes, comm) if call.op == "mean" else slopes
+    derivatives = _begun(_as(call, "broadcast"), comm, cts, kinds)
+    return _divided(derivatives, comm) if call.op == "mean" else derivatives
 
 
 def _broadcast(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
@@ -477,8 +477,8 @@ def _scatter(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
 
 
 def _reduce_scatter(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
-    slopes = _in_one_row(_begun(_as(call, "all_gather"), comm, cts))
-    return _divided(slopes, comm) if call.op == "mean" else slopes
+    derivatives = _in_one_row(_begun(_as(call, "all_gather"), comm, cts))
+    return _divided(derivatives, comm) if call.op == "mean" else derivatives
 
 
 def _all_to_all(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:

@@ -212,13 +212,13 @@ def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> A
     if len(steps) != len(axes):
         raise TypeError(f"np.gradient: {len(steps)} spacings for {len(axes)} axes")
     out = tuple(
-        ops.moveaxis(_slopes(ops.moveaxis(f, i, 0), step, edge_order), 0, i)
+        ops.moveaxis(_derivatives(ops.moveaxis(f, i, 0), step, edge_order), 0, i)
         for i, step in zip(axes, steps, strict=True)
     )
     return out[0] if len(out) == 1 else out
 
 
-def _slopes(f: Any, step: Any, edge_order: int) -> Any:
+def _derivatives(f: Any, step: Any, edge_order: int) -> Any:
     """The slopes along the first axis: of the parabola through each element and its neighbours."""
     n = f.shape[0]
     if n <= edge_order or edge_order not in (1, 2):

@@ -259,7 +259,8 @@ def _float_parameters(function: Callable[..., Any]) -> tuple[tuple[int, ...], fr
     """Return the positions after the first operand, and the names, of `float` parameters."""
     given = list(inspect.signature(function).parameters.values())
     kinds = [(p.annotation, *get_args(p.annotation)) for p in given]
-    found = [i for i, kind in enumerate(kinds) if i and float in kind]
+    # `ArrayLike` has `bool` among its alternatives, and is no setting.
+    found = [i for i, kind in enumerate(kinds) if i and float in kind and bool not in kind]
     positions = tuple(i - 1 for i in found if given[i].kind is not given[i].KEYWORD_ONLY)
     return positions, frozenset(given[i].name for i in found)
 

@@ -100,8 +100,8 @@ def _philox(xp: Any, key: Any, start: Any, numbers: Any, use: int) -> Any:
     word = lambda value: xp.broadcast_to(xp.asarray(value, dtype=xp.uint64), shape)  # noqa: E731
     keys = [key[..., :1], key[..., 1:]]
     a, b, c, d = word(counters), word(counters < start), word(0), word(use)
-    for turn in range(_ROUNDS):
-        if turn:
+    for iteration in range(_ROUNDS):
+        if iteration:
             keys = [k + xp.asarray([step], xp.uint64) for k, step in zip(keys, _STEPS, strict=True)]
         (high_a, low_a), (high_c, low_c) = (
             _product(xp, value, factor) for value, factor in zip((a, c), _MULTIPLIERS, strict=True)

@@ -205,7 +205,7 @@ def interp(
     if places.size == 1:
         inside = values[0] + 0 * x
     else:
-        after = searchsorted(places, x, side="right")
+        after: Any = searchsorted(places, x, side="right")
         after = where(after < 1, 1, where(after > places.size - 1, places.size - 1, after))
         x0, x1 = pick(places, after - 1), pick(places, after)
         y0, y1 = pick(values, after - 1), pick(values, after)

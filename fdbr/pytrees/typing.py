@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class HasShape(Protocol):
-    """Whatever has a shape and a dtype, such as a scalar of NumPy."""
+    """A value with a shape and a dtype, such as a NumPy scalar."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

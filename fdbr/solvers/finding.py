@@ -163,7 +163,7 @@ def fixed_point(
         A pure function, which returns a tree in the form of ``x0``.
     method
         ``"iteration"``, the default, which applies ``f`` until nothing changes, and if that does
-        not happen goes on from there by Newton's method (up to 500 unknowns); or one of those of
+        not happen continues from there by Newton's method (up to 500 unknowns); or one of those of
         `root`, for ``f(x) - x``.
     maxiter
         How many iterations there may be; 1000 by default.
@@ -294,7 +294,7 @@ def _descend(
     elif method == "trust-exact":
         exact["hess"] = gradient.matrix
 
-    def value_and_slope(x: Any) -> tuple[float, Any]:
+    def value_and_derivative(x: Any) -> tuple[float, Any]:
         value, slope = value_and_grad(objective)(xp.asarray(x.copy()), args)
         return float(plain("minimize", value)), plain("minimize", slope)
 
@@ -313,7 +313,7 @@ def _descend(
             f, start, method=method, tol=tol, options=options, **exact
         )
 
-    return _found(guarded(solve, value_alone if direct else value_and_slope, start), start)
+    return _found(guarded(solve, value_alone if direct else value_and_derivative, start), start)
 
 
 def _found(result: Any, start: Any) -> tuple[Any, int, bool]:

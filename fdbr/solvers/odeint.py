@@ -222,14 +222,14 @@ def _solved(system: _System, y0: Any, times: Any, moved: Any, still: Any) -> Any
 
     def backward(kept: Any, ct: Any, *, wanted: Any) -> Any:
         chosen = bool(wanted[1]), any(wanted[2])
-        found = _pulled(system, kept, ct, chosen)
+        found = _vjp(system, kept, ct, chosen)
         return *found, None
 
     odeint.defvjp(forward, backward)
     return odeint(y0, times, moved, still)
 
 
-def _pulled(system: _System, point: Any, ct: Any, chosen: tuple[bool, bool]) -> Any:
+def _vjp(system: _System, point: Any, ct: Any, chosen: tuple[bool, bool]) -> Any:
     """The cotangents of start, times and arguments; zeros where they are not ``chosen``.
 
     The point ends with the solution, which is a function of the others, and nothing to
@@ -242,25 +242,25 @@ def _pulled(system: _System, point: Any, ct: Any, chosen: tuple[bool, bool]) -> 
         return _adjoint(system, times, moved, still, rows, ct, chosen)
 
     def forward(point: Any, ct: Any) -> Any:
-        return _pulled(system, point, ct, chosen), (point, ct)
+        return _vjp(system, point, ct, chosen), (point, ct)
 
     def backward(kept: Any, given: Any, *, wanted: Any) -> Any:
         (y0, times, moved, still, _), ct = kept
 
         def push(point: Any) -> Any:
             y0, times, moved = point
-            return _pushed(system, y0, times, moved, still, given)
+            return _jvp(system, y0, times, moved, still, given)
 
         if not any(tree.leaves(wanted[0])):
             return None, push((y0, times, moved))
-        pushed, pull = vjp(push, (y0, times, moved))
-        return (*pull(ct)[0], tree.map(lambda leaf: None, still), None), pushed
+        tangent_out, pull = vjp(push, (y0, times, moved))
+        return (*pull(ct)[0], tree.map(lambda leaf: None, still), None), tangent_out
 
     odeint_vjp.defvjp(forward, backward)
     return odeint_vjp(point, ct)
 
 
-def _pushed(system: _System, y0: Any, times: Any, moved: Any, still: Any, tangents: Any) -> Any:
+def _jvp(system: _System, y0: Any, times: Any, moved: Any, still: Any, tangents: Any) -> Any:
     """The tangent of the solution."""
     of_y, of_times, of_moved = tangents
     size, field = y0.shape[0], system.bound(moved, still)

@@ -216,7 +216,7 @@ class Interval:
         last = size >= self.length - done
         # The last step is the rest of the interval, which moves with the times.
         h = choose(last, self.stop - self.start - sign * done, sign * size)
-        after, slopes, error = _step(self.field, y, slope, t, h)
+        after, derivatives, error = _step(self.field, y, slope, t, h)
         ratio = _ratio(error, y, after, control)
         # NaN and infinity shorten the step as much as is allowed.
         ratio = choose(ratio < np.inf, ratio, np.inf)
@@ -226,11 +226,11 @@ class Interval:
         grown = ops.minimum(reach * factor, control.hmax)
         # A step that was cut off at a time says little about how long a step may be.
         size = choose(made & last, ops.maximum(grown, size), grown)
-        new = choose(made, after, y), choose(made, slopes[-1], slope)
+        new = choose(made, after, y), choose(made, derivatives[-1], slope)
         piece = None
         if active is not None:
             known = made & active
-            within = ops.stack([y, *(h * _combined(slopes, weights) for weights in _WITHIN)])
+            within = ops.stack([y, *(h * _combined(derivatives, weights) for weights in _WITHIN)])
             # A step that was not made is none of the solution: it may be NaN.
             piece = t, choose(known, h, 0.0), choose(known, within, ops.stack([y] + [0 * y] * 4))
         done = choose(made, choose(last, self.length, done + reach), done)
@@ -256,16 +256,16 @@ def along(pieces: Any, sign: Any) -> Callable[[Any], Any]:
 
 def _step(field: Field, y: Any, slope: Any, t: Any, h: Any) -> tuple[Any, Any, Any]:
     """Make one step: the solution after it, its derivatives, and an estimate of the error."""
-    slopes, after = [slope], y
+    derivatives, after = [slope], y
     for node, weights in zip(_NODES, _STAGES, strict=True):
-        after = y + h * _combined(slopes, weights)
-        slopes.append(field(after, t + node * h))
-    return after, slopes, stop_gradient(h * _combined(slopes, _ERROR))
+        after = y + h * _combined(derivatives, weights)
+        derivatives.append(field(after, t + node * h))
+    return after, derivatives, stop_gradient(h * _combined(derivatives, _ERROR))
 
 
-def _combined(slopes: Sequence[Any], weights: Sequence[float]) -> Any:
+def _combined(derivatives: Sequence[Any], weights: Sequence[float]) -> Any:
     total: Any = None
-    for weight, slope in zip(weights, slopes, strict=True):
+    for weight, slope in zip(weights, derivatives, strict=True):
         if weight:
             part = slope if weight == 1.0 else weight * slope
             total = part if total is None else total + part

@@ -13,7 +13,7 @@ from fdbr.testing.numeric import differentiated
 from fdbr.transforms.jvp import jvp
 from fdbr.transforms.vjp import vjp
 
-__all__ = ["Link", "cotangents", "pulled", "pushed", "tangents", "weight"]
+__all__ = ["Link", "cotangents", "cotangents_in", "tangent_out", "tangents", "weight"]
 
 Function = Callable[..., Any]
 
@@ -44,7 +44,7 @@ class Link:
         return " of ".join((*modes, *self.chain))
 
 
-def pulled(link: Link, args: Any, seed: int) -> Link:
+def cotangents_in(link: Link, args: Any, seed: int) -> Link:
     """The gradient of a link's result, contracted with fixed random cotangents."""
 
     def call(scales: Any, *args: Any) -> list[Any]:
@@ -57,7 +57,7 @@ def pulled(link: Link, args: Any, seed: int) -> Link:
     return Link(functools.partial(call, None), call, ("vjp", *link.chain), names)
 
 
-def pushed(link: Link, args: Any, seed: int) -> Link:
+def tangent_out(link: Link, args: Any, seed: int) -> Link:
     """The derivative of a link's result along fixed random tangents."""
 
     def call(scales: Any, *args: Any) -> list[Any]:

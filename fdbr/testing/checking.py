@@ -13,7 +13,7 @@ from fdbr.core.array_modules import array_module, is_array, to_numpy
 from fdbr.errors.checks import describe, name_of
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import as_weak
-from fdbr.testing.chain import Link, cotangents, pulled, pushed, tangents
+from fdbr.testing.chain import Link, cotangents, cotangents_in, tangent_out, tangents
 from fdbr.testing.comparing import difference, element, tolerance
 from fdbr.testing.examples import SCALES, Batch, batches
 from fdbr.testing.numeric import columns, differentiated, slots
@@ -23,7 +23,7 @@ from fdbr.transforms.vjp import vjp
 __all__ = ["check_grads"]
 
 MODES = ("vjp", "jvp", "vmap")
-DERIVATIVES: dict[str, Callable[..., Link]] = {"vjp": pulled, "jvp": pushed}
+DERIVATIVES: dict[str, Callable[..., Link]] = {"vjp": cotangents_in, "jvp": tangent_out}
 
 # By the bytes of a real number: what differences of values can tell, and how far two ways of
 # computing the same thing may be apart.
@@ -210,15 +210,15 @@ class _Check:
         for mode, derivative in derivatives.items():
             rows = self.loop(derivative, batch)
             if mode == "vjp":
-                slopes = _pull_batch(vectorised, batch, order + 1)
+                gradients = _pull_batch(vectorised, batch, order + 1)
                 rows = [
                     row if own else functools.reduce(operator.add, row)
                     for row, own in zip(_scaled(rows), batch.batched, strict=True)
                 ]
             else:
-                slopes = _push_batch(vectorised, self.args, batch, order + 1)
+                gradients = _push_batch(vectorised, self.args, batch, order + 1)
             outside = dataclasses.replace(derivative, chain=(mode, "vmap", *link.chain))
-            self.compare_batch(slopes, rows, outside, batch, order + 1)
+            self.compare_batch(gradients, rows, outside, batch, order + 1)
 
     def loop(self, link: Link, batch: Batch) -> list[list[Any]]:
         """For each leaf of a link's result that of every example, one after the other."""
@@ -257,15 +257,15 @@ def _by_differences(link: Link, args: Any, seed: int) -> dict[str, list[Any]]:
     out = link.call(*args)
     weights = [to_numpy(w) for w in cotangents(out, seed) if w is not None]
     steps: list[Any] = [None if t is None else to_numpy(t) for t in tangents(args, seed)]
-    slopes = slots(args)
-    pushed = [np.zeros(w.shape, complex if w.dtype.kind == "c" else float) for w in weights]
+    gradients = slots(args)
+    tangent_out = [np.zeros(w.shape, complex if w.dtype.kind == "c" else float) for w in weights]
     for (leaf, place, unit), column in columns(values, args):
         contracted = sum((w * c).real.sum() for w, c in zip(weights, column, strict=True))
-        slopes[leaf][place] += contracted * unit.conjugate()
+        gradients[leaf][place] += contracted * unit.conjugate()
         step = steps[leaf][place]
         step = step.real if unit == 1 else step.imag
-        pushed = [p + step * c for p, c in zip(pushed, column, strict=True)]
-    return {"vjp": [slope for slope in slopes if slope is not None], "jvp": pushed}
+        tangent_out = [p + step * c for p, c in zip(tangent_out, column, strict=True)]
+    return {"vjp": [slope for slope in gradients if slope is not None], "jvp": tangent_out}
 
 
 def _worst_direction(link: Link, args: Any, allowed: tuple[float, float]) -> str:
@@ -308,8 +308,8 @@ def _pull_batch(f: Any, batch: Batch, seed: int) -> list[Any]:
         w if w is None else array_module(w).stack([as_weak(s, w) * w for s in SCALES])
         for w in weights
     ]
-    (slopes,) = pullback(stacked)
-    return slopes
+    (gradients,) = pullback(stacked)
+    return gradients
 
 
 def _push_batch(f: Any, args: Any, batch: Batch, seed: int) -> list[Any]:

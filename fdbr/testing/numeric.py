@@ -79,10 +79,10 @@ def numerical_grad(
             )
         return [float(out)]
 
-    slopes = slots(args)
+    derivatives = slots(args)
     for (leaf, place, unit), (slope,) in columns(scalar, args, STEP if eps is None else eps):
-        slopes[leaf][place] += slope * unit.conjugate()
-    gradient = tree.unflatten(tree.structure(args), slopes)
+        derivatives[leaf][place] += slope * unit.conjugate()
+    gradient = tree.unflatten(tree.structure(args), derivatives)
     return gradient[0] if len(args) == 1 else gradient
 
 
@@ -150,8 +150,8 @@ def columns(
         for place in np.ndindex(slot.shape):
             step = eps * max(1.0, abs(host[place]))
             for unit in (1.0, 1j) if slot.dtype.kind == "c" else (1.0,):
-                slopes = _central(functools.partial(value, number, place), step, unit)
-                yield (number, place, unit), slopes
+                derivatives = _central(functools.partial(value, number, place), step, unit)
+                yield (number, place, unit), derivatives
 
 
 def _central(value: Callable[[Any], list[Any]], step: float, unit: Any) -> list[Any]:

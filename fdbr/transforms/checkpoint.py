@@ -143,8 +143,8 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
         del again, pairs
         cotangents.clear()
         with saving_memory():
-            slopes = backward(roots, until=start)
-        return [slopes.get(node[0]) for node in boundary]
+            derivatives = backward(roots, until=start)
+        return [derivatives.get(node[0]) for node in boundary]
 
     values = tuple(tracer.value for tracer in found)
     if inside:

@@ -292,8 +292,8 @@ def _reverse_by_jvp(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]
 def _forward_by_jvp(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
     """Forward mode by a forward rule."""
     full = [zero_like(v) if t is None else t for v, t in zip(values, tangents, strict=True)]
-    outs, slopes = call.rule([t is not None for t in tangents], values, full)
-    return apart(outs, values, slopes), apart(slopes, full, outs)
+    outs, derivatives = call.rule([t is not None for t in tangents], values, full)
+    return apart(outs, values, derivatives), apart(derivatives, full, outs)
 
 
 def _forward_by_vjp(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
@@ -303,10 +303,10 @@ def _forward_by_vjp(call: Call, top: Trace, values: Leaves, tangents: Leaves) ->
     _check_arguments(call, top, (outs, residuals))
     outs = apart(outs, values, residuals)
     moved = [i for i, tangent in enumerate(tangents) if tangent is not None]
-    slopes: list[Any] = [None] * len(outs)
+    derivatives: list[Any] = [None] * len(outs)
     moving = [i for i, out in enumerate(outs) if tree.is_inexact(out)]
     if not moving:
-        return outs, slopes
+        return outs, derivatives
 
     def pull(*given: Any) -> tuple[Any, ...]:
         cotangents: list[Any] = [None] * len(outs)
@@ -318,8 +318,8 @@ def _forward_by_vjp(call: Call, top: Trace, values: Leaves, tangents: Leaves) ->
     pull.__qualname__ = call.name
     _, push = vjp(pull, *(zero_like(outs[i]) for i in moving))
     for i, slope in zip(moving, push(tuple(tangents[i] for i in moved)), strict=True):
-        slopes[i] = slope
-    return outs, slopes
+        derivatives[i] = slope
+    return outs, derivatives
 
 
 # --- batches ------------------------------------------------------------------------

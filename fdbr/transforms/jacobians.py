@@ -252,8 +252,8 @@ def hessian(
     array([[0., 4.],
            [4., 2.]])
     """
-    slopes = jacrev(f, argnums, has_aux, holomorphic)
-    return jacfwd(slopes, argnums, has_aux, holomorphic)
+    derivatives = jacrev(f, argnums, has_aux, holomorphic)
+    return jacfwd(derivatives, argnums, has_aux, holomorphic)
 
 
 # --- arguments, bases and blocks ----------------------------------------------------

@@ -216,14 +216,14 @@ class Drawing:
         rate = 0.5 + abs(self.constant()) / 3
 
         def run(s: State) -> None:
-            turns = 0
+            iterations = 0
             s.scalars[i] = 2 * s.scalars[i]
-            while abs(s.scalars[i]) > 0.25 and turns < 6:
+            while abs(s.scalars[i]) > 0.25 and iterations < 6:
                 for statement in body:
                     statement(s)
                 s.scalars[i] = s.scalars[i] * rate
-                turns += 1
-            s.integers[0] = (s.integers[0] + turns) % 7
+                iterations += 1
+            s.integers[0] = (s.integers[0] + iterations) % 7
 
         return run
 
@@ -231,10 +231,10 @@ class Drawing:
         i, body = self.number(INTEGERS), self.block(1, depth)
 
         def run(s: State) -> None:
-            for turn in range(s.integers[i] % 3):
+            for iteration in range(s.integers[i] % 3):
                 for statement in body:
                     statement(s)
-                s.scalars[0] = s.scalars[0] + turn / 8
+                s.scalars[0] = s.scalars[0] + iteration / 8
 
         return run
 

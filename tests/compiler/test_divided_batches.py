@@ -45,10 +45,10 @@ def test_a_program_gives_what_eager_mode_gives_whoever_takes_which_branch(form, 
 def parted(x):
     """A function whose branches can each only be taken by those who take it."""
     if x > 0.5:
-        turns = 0
+        iterations = 0
         while x > 0.5:  # endless for others
-            x, turns = x / 2, turns + 1
-        return ops.sqrt(x) * turns
+            x, iterations = x / 2, iterations + 1
+        return ops.sqrt(x) * iterations
     if x > 0:
         return ops.log(x) + 1 / ops.sqrt(x)
     return x * x
@@ -85,19 +85,19 @@ def test_no_example_is_where_a_branch_would_raise_or_make_nan():
             raise ValueError("zero")
         return w * x
 
-    slopes = lambda x, w: fdbr.grad(lambda x, w: ops.sum(fdbr.vmap(f, (0, None))(x, w)), (0, 1))(
-        x, w
-    )
-    jitted = fdbr.jit(slopes)
+    derivatives = lambda x, w: fdbr.grad(
+        lambda x, w: ops.sum(fdbr.vmap(f, (0, None))(x, w)), (0, 1)
+    )(x, w)
+    jitted = fdbr.jit(derivatives)
     with np.errstate(all="raise"):
         for signs in ([1, -1, 1], [-1, 1, -1], [-1, -1, 1], [1, 1, 1], [-1, -1, -1]):
             x = np.array(signs) * [0.5, 1.0, 2.0]
-            assert_same(jitted(x, 2.0), slopes(x, 2.0))
+            assert_same(jitted(x, 2.0), derivatives(x, 2.0))
         with pytest.raises(ValueError, match="zero"):
             jitted(np.array([1.0, -1.0, 0.0]), 2.0)
 
 
-def test_an_infinite_slope_is_that_of_its_own_example_alone():
+def test_an_infinite_derivative_is_that_of_its_own_example_alone():
     f = FORMS["gradients outside"](lambda x: ops.sqrt(x) if x >= 0 else -x)
     jitted = plainly(f)
     with np.errstate(all="ignore"):

@@ -79,7 +79,7 @@ def test_threads_that_ended_keep_no_more_than_a_bound(monkeypatch):
     assert len(workspaces._idle) == 1
 
 
-def test_results_are_right_when_programs_take_turns_in_one_block():
+def test_results_are_right_when_programs_take_iterations_in_one_block():
     f, g = make(), make()
     for rows in (300, 900, 500, 900, 300):
         x = np.full((rows, 64), 0.01 * rows / 900)

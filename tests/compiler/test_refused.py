@@ -33,10 +33,10 @@ def _scan(x):
 
 
 def _while(x):
-    def turn(s):
+    def iteration(s):
         return s[0] + 1, ops.sin(s[1]) * 1e29
 
-    return fdbr.while_loop(lambda s: s[0] < 9, turn, (0, x))[1]
+    return fdbr.while_loop(lambda s: s[0] < 9, iteration, (0, x))[1]
 
 
 def _update(x):

@@ -46,8 +46,8 @@ def test_each_example_of_a_batch_takes_the_iterations_that_it_takes_alone(xs):
     f = lambda x: halved(x, 0.7, fdbr.while_loop)
     found = fdbr.vmap(f)(batch)
     assert found["n"].tolist() == [f(x)["n"] for x in batch]
-    slopes = fdbr.vmap(fdbr.grad(lambda x: f(x)["x"]))(batch)
-    assert_allclose(slopes, np.array([fdbr.grad(lambda x: f(x)["x"])(x) for x in batch]))
+    derivatives = fdbr.vmap(fdbr.grad(lambda x: f(x)["x"]))(batch)
+    assert_allclose(derivatives, np.array([fdbr.grad(lambda x: f(x)["x"])(x) for x in batch]))
 
 
 @pytest.mark.parametrize("how", sorted(set(TRANSFORMED) - {"gradient of a vmap"}))
@@ -116,34 +116,34 @@ def test_what_is_no_loop_is_refused_by_name(text):
 
 
 def test_memory_of_segments_is_that_of_their_ends(peak):
-    rows, turns = 4096, 64
+    rows, iterations = 4096, 64
 
     def loss(w, checkpoint):
         step = lambda h, _: (np.tanh(np.sin(np.tanh(h * w))), None)
         init = fdbr.backend.lock(np.ones(rows))
-        return ops.sum(fdbr.scan(step, init, length=turns, checkpoint=checkpoint)[0])
+        return ops.sum(fdbr.scan(step, init, length=iterations, checkpoint=checkpoint)[0])
 
     used = {
         checkpoint: peak(lambda: fdbr.grad(loss)(0.5, checkpoint))  # noqa: B023
         for checkpoint in (None, True)
     }
     array = rows * 8
-    assert used[None] > 3 * turns * array
-    assert used[True] < 6 * turns**0.5 * array
+    assert used[None] > 3 * iterations * array
+    assert used[True] < 6 * iterations**0.5 * array
 
 
 def test_memory_of_segments_of_a_while_loop_is_that_of_their_ends(peak):
-    rows, turns = 4096, 64
+    rows, iterations = 4096, 64
 
     def loss(w, checkpoint):
         body = lambda val: (np.tanh(np.sin(np.tanh(val[0] * w))), val[1] + 1)
         init = fdbr.backend.lock(np.ones(rows)), 0
-        cond = lambda val: val[1] < turns
+        cond = lambda val: val[1] < iterations
         return ops.sum(fdbr.while_loop(cond, body, init, checkpoint=checkpoint)[0])
 
     used = [peak(lambda: fdbr.grad(loss)(0.5, checkpoint)) for checkpoint in (None, 8)]  # noqa: B023
-    assert used[0] > 3 * turns * rows * 8
-    assert used[1] < 6 * turns**0.5 * rows * 8
+    assert used[0] > 3 * iterations * rows * 8
+    assert used[1] < 6 * iterations**0.5 * rows * 8
 
 
 @pytest.mark.parametrize("checkpoint", [None, 4])

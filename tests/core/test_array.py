@@ -37,7 +37,7 @@ def agree(f, *args):
         assert np.allclose(leaf, other)
 
 
-def slope_agrees(f, x=X):
+def derivative_agrees(f, x=X):
     """Asserts that the gradient of the sum of a function is what differences give."""
     found = fdbr.grad(lambda x: ops.sum(f(x)))(x)
     step = 1e-6
@@ -203,7 +203,7 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_do_what_numpys_do_and_differentiate(name):
     agree(METHODS[name], X)
-    slope_agrees(METHODS[name])
+    derivative_agrees(METHODS[name])
 
 
 @pytest.mark.parametrize("kind", [Tracer, ReverseTracer, ForwardTracer, BatchTracer])
@@ -259,7 +259,7 @@ KEYS = [
 @pytest.mark.parametrize("key", KEYS, ids=repr)
 def test_indexing_is_numpys_and_repeated_indices_accumulate(key):
     agree(lambda x: x[key], X)
-    slope_agrees(lambda x: x[key] * x[key])
+    derivative_agrees(lambda x: x[key] * x[key])
 
 
 @pytest.mark.parametrize("key", [5, (0, 7), np.array([3]), [-4]])
@@ -386,7 +386,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_numpys_own_functions_differentiate(name):
     agree(FUNCTIONS[name], X)
-    slope_agrees(FUNCTIONS[name])
+    derivative_agrees(FUNCTIONS[name])
 
 
 @pytest.mark.parametrize("f", [np.shape, np.ndim, np.size, np.iscomplexobj, np.result_type])

@@ -78,7 +78,7 @@ def test_with_annotations_it_tells_the_line_and_the_operands_shape():
         fdbr.grad(f)(np.ones(3))
     text = str(caught.value)
     assert "of broken_product for its operand y float64[2] (cotangent float64[2]" in text
-    assert "broken_product was applied at test_blame.py" in text
+    assert "broken_product was applied at test_backward_notes.py" in text
     assert "z = broken_product(x[1:], y)  # here" in text
 
 

@@ -43,12 +43,12 @@ def test_different_functions_in_many_threads():
     x = np.linspace(0.5, 1.5, 10)
 
     def work(n):
-        slopes = [fdbr.grad(power(n))(x) for _ in range(30)]
+        derivatives = [fdbr.grad(power(n))(x) for _ in range(30)]
         curves = [fdbr.grad(lambda x: fdbr.grad(power(n))(x).sum())(x) for _ in range(10)]
-        return slopes, curves
+        return derivatives, curves
 
-    for n, (slopes, curves) in enumerate(in_threads(work, list(range(2, 2 + THREADS))), 2):
-        for slope in slopes:
+    for n, (derivatives, curves) in enumerate(in_threads(work, list(range(2, 2 + THREADS))), 2):
+        for slope in derivatives:
             assert np.allclose(slope, n * x ** (n - 1))
         for curve in curves:
             assert np.allclose(curve, n * (n - 1) * x ** (n - 2))
@@ -96,8 +96,10 @@ def test_threads_inside_a_traced_function_take_part_in_it():
 def test_threads_inside_a_traced_function_run_transformations_of_their_own():
     def f(x):
         with ThreadPoolExecutor(3) as pool:
-            slopes = list(pool.map(lambda n: fdbr.grad(lambda y: y**n * x)(x), (2.0, 3.0, 4.0)))
-        return slopes[0] + slopes[1] + slopes[2]  # 2x², 3x³, 4x⁴
+            derivatives = list(
+                pool.map(lambda n: fdbr.grad(lambda y: y**n * x)(x), (2.0, 3.0, 4.0))
+            )
+        return derivatives[0] + derivatives[1] + derivatives[2]  # 2x², 3x³, 4x⁴
 
     x = 1.5
     assert np.isclose(fdbr.grad(f)(x), 4 * x + 9 * x**2 + 16 * x**3)
@@ -209,21 +211,21 @@ def test_transformations_that_end_in_another_order_than_they_began():
 def test_coroutines_interleave():
     async def work(n):
         x = np.ones(3)
-        slopes = []
+        derivatives = []
         for _ in range(5):
             _, pullback = fdbr.vjp(power(n), x)
             await asyncio.sleep(0)
-            slopes.append(pullback(1.0)[0])
+            derivatives.append(pullback(1.0)[0])
             await asyncio.sleep(0)
             curve = fdbr.grad(lambda x: fdbr.grad(power(n))(x).sum())(x)
-            slopes.append(curve)
-        return n, slopes
+            derivatives.append(curve)
+        return n, derivatives
 
     async def main():
         return await asyncio.gather(*(work(n) for n in range(2, 7)))
 
-    for n, slopes in asyncio.run(main()):
-        for slope, curve in zip(slopes[::2], slopes[1::2], strict=True):
+    for n, derivatives in asyncio.run(main()):
+        for slope, curve in zip(derivatives[::2], derivatives[1::2], strict=True):
             assert (slope == n).all()
             assert (curve == n * (n - 1)).all()
 

@@ -234,7 +234,7 @@ def named(x):
         (lambda: fdbr.grad(named)(np.ones(3)), ValueError, r"add: .*float64\[3\], float64\[4\]"),
         (lambda: ops.add("a", 1), TypeError, r"add: .*\(operands: str, int 1\)"),
         (lambda: np.ones((2, 3)) @ traced(3, 2).T, ValueError, r"matmul: .*\[2,3\].*\[2,3\]"),
-        (lambda: traced(3)[5], IndexError, r"slice: index 5 is out of bounds.*float64\[3\]"),
+        (lambda: traced(3)[5], IndexError, r"getitem: index 5 is out of bounds.*float64\[3\]"),
         (lambda: ops.reshape(traced(3), (2, 2)), ValueError, r"reshape: .*3"),
         (lambda: ops.concat([traced(3), traced(2, 2)]), ValueError, r"concat: "),
         (lambda: ops.sum(traced(3), axis=2), Exception, r"sum: .*axis 2"),

@@ -41,9 +41,9 @@ def test_a_callback_is_called_once_under_every_transformation(
 
     function = transformed(f)
     function = fdbr.jit(function) if jit else function
-    for turn in range(1, 4):
+    for iteration in range(1, 4):
         function(X)
-        assert seen == [[[0.0, 2.0, 4.0]]] * turn
+        assert seen == [[[0.0, 2.0, 4.0]]] * iteration
 
 
 def test_a_batch_is_seen_whole(seen: list[Any]) -> None:
@@ -72,7 +72,7 @@ def test_effects_keep_their_order_and_equal_ones_are_two(seen: list[Any]) -> Non
         assert seen == [[0.0, 1], [5.0], [0.0, 1], [1.0]]
 
 
-def test_a_decision_that_turns_out_otherwise_leaves_no_effects_behind(seen: list[Any]) -> None:
+def test_a_decision_that_iterations_out_otherwise_leaves_no_effects_behind(seen: list[Any]) -> None:
     @fdbr.jit
     def f(x: Any) -> Any:
         note(seen, x)
@@ -106,9 +106,9 @@ def test_gradients_of_a_jitted_function_have_its_effects(seen: list[Any]) -> Non
         note(seen, np.sum(x))
         return np.sum(ops.tanh(x))
 
-    for turn in range(1, 4):
+    for iteration in range(1, 4):
         fdbr.grad(f)(X)
-        assert seen == [[3.0]] * turn
+        assert seen == [[3.0]] * iteration
 
 
 def test_what_is_compiled_before_it_runs_has_its_effects_once(seen: list[Any]) -> None:

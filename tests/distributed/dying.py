@@ -53,15 +53,15 @@ def loss(model, batch, key):
 
 def step_of(optimizer, comm, jitted):
     """A step with batch normalisation over ranks, and with dropout of each rank's own."""
-    slopes = fdbr.value_and_grad(loss, has_aux=True)
+    derivatives = fdbr.value_and_grad(loss, has_aux=True)
     update = optimizer.update
     if jitted:
-        slopes, update = (fdbr.jit(f, reproducible=True) for f in (slopes, update))
+        derivatives, update = (fdbr.jit(f, reproducible=True) for f in (derivatives, update))
 
     def step(state, batch):
         key, own = random.split(state["key"])
         model = state["model"]
-        (value, successor), grads = slopes(model, batch, d.fold_in_rank(own, comm))
+        (value, successor), grads = derivatives(model, batch, d.fold_in_rank(own, comm))
         count = float(d.all_reduce(len(batch["y"]), comm))
         grads = fdbr.tree.map(lambda g: g / count, d.all_reduce(grads, comm))
         updates, opt = update(grads, state["opt"], model)

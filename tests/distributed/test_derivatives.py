@@ -74,8 +74,8 @@ def test_gradients_agree_with_numerical_differentiation_across_ranks(case):
         moved = [x + step * v for x, v in zip(xs, vs, strict=True)]
         return sum(map(float, on_ranks(lambda comm, x: loss(name, root, comm)(x), moved)))
 
-    slopes = on_ranks(lambda comm, x: fdbr.grad(loss(name, root, comm))(x), xs)
-    slope = sum(float(np.sum(g * v)) for g, v in zip(slopes, vs, strict=True))
+    derivatives = on_ranks(lambda comm, x: fdbr.grad(loss(name, root, comm))(x), xs)
+    slope = sum(float(np.sum(g * v)) for g, v in zip(derivatives, vs, strict=True))
     assert abs((value(1e-5) - value(-1e-5)) / 2e-5 - slope) < 1e-6 * (1 + abs(slope))
 
 
@@ -94,8 +94,8 @@ def test_second_derivatives_agree_with_those_of_one_process(case):
     found = on_ranks(both, xs)
 
     def twice(xs):
-        slopes = fdbr.grad(lambda xs: total(name, root, xs))(xs)
-        return sum(ops.sum(ops.sin(g) * 2) for g in slopes)
+        derivatives = fdbr.grad(lambda xs: total(name, root, xs))(xs)
+        return sum(ops.sum(ops.sin(g) * 2) for g in derivatives)
 
     agree([one for one, _ in found], fdbr.grad(twice)(xs))
     along = fdbr.hvp(lambda xs: total(name, root, xs), (xs,), ([ops.cos(x) for x in xs],))
@@ -122,11 +122,11 @@ def test_batches_agree_with_those_of_one_process(case):
     name, root, xs = case
     batches = [np.stack([x, 2 * x, x - 1]) for x in xs]
 
-    def slopes(comm, batch):
+    def derivatives(comm, batch):
         return fdbr.vmap(fdbr.grad(loss(name, root, comm)))(batch)
 
     agree(
-        on_ranks(slopes, batches),
+        on_ranks(derivatives, batches),
         fdbr.vmap(fdbr.grad(lambda xs: total(name, root, xs)))(batches),
     )
     if xs[0].ndim == 1:  # a pullback, or what pushes tangents, for a batch
@@ -143,7 +143,7 @@ def test_batches_agree_with_those_of_one_process(case):
 def test_what_is_checkpointed_has_the_same_derivatives(case):
     name, root, xs = case
 
-    def slopes(comm, x):
+    def derivatives(comm, x):
         cut = fdbr.checkpoint(lambda x: loss(name, root, comm)(x))
         nested = fdbr.checkpoint(lambda x: cut(x) + ops.sum(d.all_reduce(x, comm) ** 2))
         return fdbr.grad(nested)(x), fdbr.grad(lambda x: ops.sum(fdbr.grad(cut)(x) ** 2))(x)
@@ -151,7 +151,7 @@ def test_what_is_checkpointed_has_the_same_derivatives(case):
     def whole(xs):
         return total(name, root, xs) + sum(ops.sum(sum(xs) ** 2) for _ in xs)
 
-    found = on_ranks(slopes, xs)
+    found = on_ranks(derivatives, xs)
     agree([one for one, _ in found], fdbr.grad(whole)(xs))
 
     def squares(xs):
@@ -168,7 +168,7 @@ def test_extreme_values_that_were_rounded_on_their_way_have_derivatives(case, wi
     reduced = d.all_reduce if name == op else lambda *args, **how: d.reduce(*args, root, **how)
     weights = np.arange(1.0, 1.0 + len(xs))
 
-    def slopes(comm, x):
+    def derivatives(comm, x):
         def f(x):
             out = reduced(x, comm, op, wire=wire)
             return 0.0 if out is None else ops.sum(out) * weights[comm.rank]
@@ -178,4 +178,4 @@ def test_extreme_values_that_were_rounded_on_their_way_have_derivatives(case, wi
     rounded = np.stack([x.astype(dtype_named(wire)).astype(np.float64) for x in xs])
     has = rounded == getattr(rounded, op)(axis=0)
     whole = weights.sum() if name == op else weights[root]
-    agree(on_ranks(slopes, xs), list(whole * has / has.sum(axis=0)), 1e-2)
+    agree(on_ranks(derivatives, xs), list(whole * has / has.sum(axis=0)), 1e-2)

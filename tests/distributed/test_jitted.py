@@ -63,7 +63,7 @@ def compiled(f, *args):
 def test_jitted_gradients_agree_with_those_of_one_process(case, ahead):
     name, root, xs = case
 
-    def slopes(comm, x):
+    def derivatives(comm, x):
         gradient = fdbr.grad(loss(name, root, comm))
         known = ahead and name != "scatter"  # of which others do not know what comes
         jitted = compiled(gradient, x) if known else fdbr.jit(gradient)
@@ -71,7 +71,7 @@ def test_jitted_gradients_agree_with_those_of_one_process(case, ahead):
             found = jitted(x)
         return found
 
-    agree(on_ranks(slopes, xs), fdbr.grad(lambda xs: total(name, root, xs))(xs))
+    agree(on_ranks(derivatives, xs), fdbr.grad(lambda xs: total(name, root, xs))(xs))
 
 
 @FEW
@@ -79,12 +79,12 @@ def test_jitted_gradients_agree_with_those_of_one_process(case, ahead):
 def test_derivatives_of_jitted_functions_agree_with_those_of_one_process(case):
     name, root, xs = case
 
-    def slopes(comm, x):
+    def derivatives(comm, x):
         jitted = fdbr.jit(loss(name, root, comm))
         jitted(x)
         return fdbr.grad(jitted)(x), fdbr.hvp(jitted, (x,), (x,))
 
-    found = on_ranks(slopes, xs)
+    found = on_ranks(derivatives, xs)
     agree([one for one, _ in found], fdbr.grad(lambda xs: total(name, root, xs))(xs))
     agree([h for _, h in found], fdbr.hvp(lambda xs: total(name, root, xs), (xs,), (xs,)))
 
@@ -162,11 +162,11 @@ def test_loops_that_end_by_what_came_are_jitted(exchanged):
     def f(comm):
         @fdbr.jit
         def halved(x):
-            turns = 0
+            iterations = 0
             while d.all_reduce(x, comm, "max") > 1:
                 x = x / 2
-                turns += 1
-            return x, turns
+                iterations += 1
+            return x, iterations
 
         @fdbr.jit
         def loop(x):
@@ -178,8 +178,8 @@ def test_loops_that_end_by_what_came_are_jitted(exchanged):
         return found, [loop(np.float64(n + comm.rank)) for n in (3, 9, 3, 9, 3, 9)]
 
     first, second = ranks(f)
-    assert [turns for _, turns in first[0]] == [2, 4, 2, 5, 4, 2] * 3
-    assert [turns for _, turns in second[0]] == [2, 4, 2, 5, 4, 2] * 3
+    assert [iterations for _, iterations in first[0]] == [2, 4, 2, 5, 4, 2] * 3
+    assert [iterations for _, iterations in second[0]] == [2, 4, 2, 5, 4, 2] * 3
     assert exchanged[0] == exchanged[1]
     for one, other in zip(first[1], second[1], strict=True):
         agree(one[:1], other[:1])
@@ -322,10 +322,10 @@ def test_who_has_an_extreme_value_is_decided_when_the_ranks_meet():
     def f(comm):
         cut = fdbr.checkpoint(lambda x: d.all_reduce(ops.tanh(x) * (1 + comm.rank), comm, op))
         slope = lambda x: fdbr.grad(lambda x: ops.sum(cut(x)))(x)
-        slopes = lambda x: fdbr.jvp(cut, (x,), (np.ones_like(x),))[1]
-        twice = lambda x: fdbr.grad(lambda x: ops.sum(slopes(x)))(x)
+        derivatives = lambda x: fdbr.jvp(cut, (x,), (np.ones_like(x),))[1]
+        twice = lambda x: fdbr.grad(lambda x: ops.sum(derivatives(x)))(x)
         results = []
-        for g in (slope, slopes, twice):
+        for g in (slope, derivatives, twice):
             jitted = fdbr.jit(g)
             results.append([jitted(xs[comm.rank]) for _ in range(3)])
         return results
@@ -334,8 +334,8 @@ def test_who_has_an_extreme_value_is_decided_when_the_ranks_meet():
         has = among == getattr(among, op)(axis=0)
         one = (1 - np.tanh(xs) ** 2) * np.array([[1.0], [2.0]]) * has
         two = -2 * np.tanh(xs) * one
-        for rank, (slope, slopes, twice) in enumerate(ranks(f)):
-            for found in zip(slope, slopes, twice, strict=True):
+        for rank, (slope, derivatives, twice) in enumerate(ranks(f)):
+            for found in zip(slope, derivatives, twice, strict=True):
                 agree(found, [2 * one[rank], one.sum(axis=0), 2 * two[rank]])
 
 

@@ -51,12 +51,12 @@ def test_values_derivatives_and_statistics_are_those_of_the_whole_batch(
     x = inputs(count, channels, spatial, axis=axis if spatial else 1)
     layer = layer_of(channels, **options)
     mask = np.cos(np.arange(x.size)).reshape(x.shape)
-    slopes = fdbr.grad(loss, argnums=(0, 1), has_aux=True)
+    derivatives = fdbr.grad(loss, argnums=(0, 1), has_aux=True)
     affine = layer.weight is not None
 
     def whole_grad(layer, x, mask):
         if affine:
-            return slopes(layer, x, mask)
+            return derivatives(layer, x, mask)
         grads, aux = fdbr.grad(loss, argnums=1, has_aux=True)(layer, x, mask)
         return (None, grads), aux
 

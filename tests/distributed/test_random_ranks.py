@@ -45,10 +45,10 @@ def value(steps, comm, users, x):
     v = x
     for step in steps:
 
-        def turn(v, step=step):
+        def iteration(v, step=step):
             return one(step, comm.rank, v, lambda name, v, root: apart(name, v, comm, root))
 
-        v = (fdbr.checkpoint(turn) if step[4] else turn)(v)
+        v = (fdbr.checkpoint(iteration) if step[4] else iteration)(v)
     return ops.sum(v**2) if comm.rank in users else 0.0
 
 

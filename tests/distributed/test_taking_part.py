@@ -117,8 +117,8 @@ def test_python_numbers_and_arrays_that_somebody_writes_to_are_taken_as_they_are
         x[:] = 7
         return back((np.ones((3, 2)), 1.0))
 
-    for slopes, number in ranks(f):
-        np.testing.assert_array_equal(slopes, np.ones((3, 2)))  # half of what both ranks say
+    for derivatives, number in ranks(f):
+        np.testing.assert_array_equal(derivatives, np.ones((3, 2)))  # half of what both ranks say
         assert number == 1.0
 
 
@@ -192,14 +192,14 @@ def test_rules_of_users_that_communicate_are_applied_on_all_ranks():
     np.testing.assert_allclose(ranks(f), [[10 * np.cos(1.0)]] * 2)
 
 
-def test_loops_communicate_at_each_turn():
+def test_loops_communicate_at_each_iteration():
     def f(comm):
         def loss(x):
-            def turn(c, row):
+            def iteration(c, row):
                 c = d.all_reduce(c * row, comm, "mean")
                 return c, d.all_gather(c, comm)
 
-            c, ys = fdbr.scan(turn, x, np.array([1.0, 2.0, 3.0]), checkpoint=2)
+            c, ys = fdbr.scan(iteration, x, np.array([1.0, 2.0, 3.0]), checkpoint=2)
             c = fdbr.fori_loop(0, 2, lambda i, c: d.all_reduce(c, comm) * (i + 1), c)
             c = fdbr.while_loop(lambda c: c < 1e4, lambda c: d.all_reduce(c, comm), c)
             return c + ops.sum(ys)

@@ -50,8 +50,8 @@ def test_quantiles_are_scipys_in_the_tails_and_nan_of_what_is_no_probability(nam
         counts = np.array([0.0, 1.0])[:, None] + least
         assert_allclose(ours.icdf(ours.cdf(counts)), np.broadcast_to(counts, (2, 3)))
     else:
-        slopes = fdbr.grad(lambda q: ours.icdf(q).sum())(np.full(3, 0.5))
-        assert_allclose(slopes * ours.prob(ours.icdf(0.5)), np.ones(3), rtol=1e-7)
+        derivatives = fdbr.grad(lambda q: ours.icdf(q).sum())(np.full(3, 0.5))
+        assert_allclose(derivatives * ours.prob(ours.icdf(0.5)), np.ones(3), rtol=1e-7)
 
 
 @every
@@ -85,7 +85,7 @@ def test_no_value_near_the_mode_is_more_probable(name):
 
 
 @every
-def test_outside_the_support_the_probability_is_zero_and_has_no_slope(name):
+def test_outside_the_support_the_probability_is_zero_and_has_no_derivative(name):
     family, ours, _ = both(name)
     if family.outside is None:
         return

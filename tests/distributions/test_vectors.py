@@ -186,11 +186,11 @@ def test_what_is_rare_and_what_is_almost_certain_keep_their_digits(found, expect
 
 
 @pytest.mark.parametrize("kind", [Geometric, Bernoulli, lambda p: Beta(1 / p, 2.0)])
-def test_logarithms_of_what_is_possible_have_finite_slopes(kind):
+def test_logarithms_of_what_is_possible_have_finite_derivatives(kind):
     assert np.isfinite(fdbr.grad(lambda p: kind(p).log_survival(0.0) + kind(p).log_cdf(0.5))(0.25))
 
 
-def test_logarithms_of_what_is_almost_certain_have_the_right_slopes():
+def test_logarithms_of_what_is_almost_certain_have_the_right_derivatives():
     of = lambda x: Exponential(2.0).log_cdf(x) + Laplace(0.0, 1.0).log_survival(-x)
     x = np.array([0.1, 1.0, 40.0])
     exact = 2 / np.expm1(2 * x) + np.exp(-x) / 2 / (1 - np.exp(-x) / 2)

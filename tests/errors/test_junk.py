@@ -137,5 +137,5 @@ def test_functions_keep_their_signatures_docstrings_and_attributes():
 @pytest.mark.parametrize("name", "asarray sum mean max zeros_like ones_like full_like full".split())
 def test_no_array_is_made_of_what_is_no_number(name, value):
     args = {"full": ((2,), value), "full_like": (value, 1)}.get(name, (value,))
-    with pytest.raises(TypeError, match=rf"^fdbr\.ops\.{name}: an array is made of numbers"):
+    with pytest.raises(TypeError, match=rf"^fdbr\.ops\.{name}: an array can be made from numbers"):
         getattr(fdbr.ops, name)(*args)

@@ -375,9 +375,9 @@ def check(f: Any) -> None:
     batch = np.stack([A, A * 0.98, A])
     each = np.stack([f(x) for x in batch])
     assert_allclose(fdbr.vmap(f)(batch), each, rtol=1e-14, atol=1e-14)
-    slopes = np.stack([fdbr.grad(tame)(x) for x in batch])
-    assert_allclose(fdbr.vmap(fdbr.grad(tame))(batch), slopes, rtol=1e-12, atol=1e-12)
-    assert_allclose(fdbr.grad(lambda b: np.sum(fdbr.vmap(tame)(b)))(batch), slopes, rtol=1e-12)
+    derivatives = np.stack([fdbr.grad(tame)(x) for x in batch])
+    assert_allclose(fdbr.vmap(fdbr.grad(tame))(batch), derivatives, rtol=1e-12, atol=1e-12)
+    assert_allclose(fdbr.grad(lambda b: np.sum(fdbr.vmap(tame)(b)))(batch), derivatives, rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -126,8 +126,10 @@ def test_roots_are_those_of_numpy_as_complex_numbers(p):
 
 def test_roots_move_as_the_implicit_function_theorem_says():
     p, t = np.array([1.0, -6.0, 11.0, -6.0]), np.array([0.1, 0.2, -0.3, 0.4])
-    roots, slopes = fdbr.jvp(np.roots, (p,), (t,))
-    assert_allclose(slopes, -np.polyval(t, roots) / np.polyval(np.polyder(p), roots), rtol=1e-10)
+    roots, derivatives = fdbr.jvp(np.roots, (p,), (t,))
+    assert_allclose(
+        derivatives, -np.polyval(t, roots) / np.polyval(np.polyder(p), roots), rtol=1e-10
+    )
     again = fdbr.jvp(lambda p: np.real(np.poly(np.roots(p))), (p,), (t,))[1]
     assert_allclose(again, (t - p * t[0]) / p[0], rtol=1e-10, atol=1e-12)
 

@@ -44,7 +44,7 @@ def check(f, x, direction):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", CONTINUOUS)
-def test_densities_and_distribution_functions_have_scipys_values_and_their_slopes(name):
+def test_densities_and_distribution_functions_have_scipys_values_and_their_derivatives(name):
     dist, shapes = getattr(scipy.stats, name), CONTINUOUS[name]
     inside = dist.ppf([0.2, 0.45, 0.9], *shapes, loc=0.3, scale=1.5)
     low, high = dist.support(*shapes, loc=0.3, scale=1.5)
@@ -58,7 +58,7 @@ def test_densities_and_distribution_functions_have_scipys_values_and_their_slope
 
 
 @pytest.mark.parametrize("name", QUANTILES)
-def test_quantiles_have_scipys_values_and_their_slopes(name):
+def test_quantiles_have_scipys_values_and_their_derivatives(name):
     dist, shapes = getattr(scipy.stats, name), CONTINUOUS[name]
     q = np.array([0.1, 0.4, 0.8])
     for method in ("ppf", "isf"):
@@ -66,7 +66,7 @@ def test_quantiles_have_scipys_values_and_their_slopes(name):
 
 
 @pytest.mark.parametrize("name", DISCRETE)
-def test_discrete_distributions_have_slopes_in_their_parameters(name):
+def test_discrete_distributions_have_derivatives_in_their_parameters(name):
     dist, (*first, last) = getattr(scipy.stats, name), DISCRETE[name]
     k = np.array([-1.0, 1.0, 2.0, 2.5, 4.0])
     for method in ("pmf", "logpmf", "cdf", "sf"):

@@ -52,8 +52,8 @@ def step_of(optimizer):
     def step(state, batch):
         model, opt, key = state
         key, own = random.split(key)
-        slopes = fdbr.value_and_grad(loss, has_aux=True)
-        (value, successor), grads = slopes(model, batch, own)
+        derivatives = fdbr.value_and_grad(loss, has_aux=True)
+        (value, successor), grads = derivatives(model, batch, own)
         updates, opt = optimizer.update(grads, opt, model)
         successor = train.optim.apply_updates(successor, updates)
         return (successor, opt, key), {"loss": value, "size": float(len(batch["y"]))}

@@ -34,11 +34,11 @@ def test_layers_give_pytorchs_values_weights_and_gradients(case, dtype):
     tight = 1e-10 if dtype == "float64" else 2e-5
     assert_allclose(found, (arrays["y"], arrays["weights"]), rtol=tight, atol=tight)
     assert_allclose(layer(*inputs, **masks), arrays["y"], rtol=tight, atol=tight)
-    slopes, *by_inputs = pullback((arrays["ct"], arrays["ct of weights"]))
+    derivatives, *by_inputs = pullback((arrays["ct"], arrays["ct of weights"]))
     pairs = dict(zip(INPUTS, by_inputs, strict=False))
     for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "in_proj_bias", "bias_v"):
-        pairs[name] = getattr(slopes, name)
-    pairs["out_proj.weight"] = slopes.out_proj.weight
+        pairs[name] = getattr(derivatives, name)
+    pairs["out_proj.weight"] = derivatives.out_proj.weight
     for name, slope in pairs.items():
         assert_allclose(slope, arrays.get(f"grad {name}"), rtol=tight, atol=tight)
 

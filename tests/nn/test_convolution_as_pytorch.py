@@ -84,13 +84,13 @@ def test_all_settings_give_pytorchs_values_and_gradients(family, dtype):
         found = [part.astype(dtype) for part in found]
         x, weight, *rest = found
         bias = rest.pop(0) if given["bias"] else None
-        y, ct, *slopes = rest
+        y, ct, *derivatives = rest
         layer = layer_of(family, given, weight, bias)
         out, pullback = fdbr.vjp(lambda layer, x: layer(x), layer, x)
         by_layer, by_x = pullback(ct)
         assert out.dtype == by_x.dtype == by_layer.weight.dtype == dtype
         mine = [out, by_x, by_layer.weight] + [by_layer.bias] * given["bias"]
-        for one, other in zip(mine, [y, *slopes], strict=True):
+        for one, other in zip(mine, [y, *derivatives], strict=True):
             np.testing.assert_array_equal(one, other, err_msg=str(given))
 
 
@@ -135,7 +135,7 @@ def test_blocks_take_pytorchs_names_and_give_its_values_and_gradients(name, dtyp
     atol = 10 * rtol
     assert_allclose(y, given["y"], rtol=rtol, atol=atol)
     assert_allclose(by_x, given["grad x"], rtol=rtol, atol=atol)
-    slopes = nn.save_torch_state(by_layer)
-    assert set(slopes) == set(state)
-    for key, slope in slopes.items():
+    derivatives = nn.save_torch_state(by_layer)
+    assert set(derivatives) == set(state)
+    for key, slope in derivatives.items():
         assert_allclose(slope, given[f"grad {key}"], rtol=rtol, atol=atol)

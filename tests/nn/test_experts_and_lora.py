@@ -97,9 +97,9 @@ def test_an_adapted_model_gives_at_first_what_it_gave_and_trains_the_small_matri
     plain = model()
     adapted = nn.lora(plain, random.key(1), 2, alpha=4)
     assert_allclose(adapted(X, causal=True), plain(X, causal=True))
-    slopes = fdbr.grad(lambda m: (m(X) ** 3).sum())(adapted)
-    assert tree.leaves(slopes.base) == []
-    paths = set(slopes.adapters)
+    derivatives = fdbr.grad(lambda m: (m(X) ** 3).sum())(adapted)
+    assert tree.leaves(derivatives.base) == []
+    paths = set(derivatives.adapters)
     assert paths == {
         f"layers[{i}].{name}"
         for i in (0, 1)
@@ -110,7 +110,7 @@ def test_an_adapted_model_gives_at_first_what_it_gave_and_trains_the_small_matri
             "linear2.weight",
         )
     }
-    assert all(np.any(slope.lora_B) for slope in slopes.adapters.values())
+    assert all(np.any(slope.lora_B) for slope in derivatives.adapters.values())
 
 
 def test_merged_it_is_a_plain_model_that_gives_the_same():

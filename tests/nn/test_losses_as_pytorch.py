@@ -39,9 +39,9 @@ def test_values_and_gradients_are_pytorchs(name, dtype, tol):
             return function(*operands, **settings)
 
         y, pullback = fdbr.vjp(run, {str(i): operands[i] for i in moving})
-        (slopes,) = pullback(np.asarray(parts["ct"], y.dtype)[()])
+        (derivatives,) = pullback(np.asarray(parts["ct"], y.dtype)[()])
         assert y.dtype == dtype, case
         assert_allclose(y, parts["y"], rtol=tol, atol=tol, err_msg=case)
         for i in moving:
             expected = parts[f"grad {i}"]
-            assert_allclose(slopes[str(i)], expected, rtol=tol, atol=10 * tol, err_msg=case)
+            assert_allclose(derivatives[str(i)], expected, rtol=tol, atol=10 * tol, err_msg=case)

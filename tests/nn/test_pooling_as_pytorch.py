@@ -36,8 +36,8 @@ def test_values_and_gradients_are_pytorchs(number, dtype, tolerance):
     inputs = [sines(shape, i + 1).astype(dtype) for i, shape in enumerate(shapes)]
     values = CASES[str(number)]["values"]
     y, pullback = fdbr.vjp(lambda *inputs: called(name, settings, inputs)[0], *inputs)
-    slopes = pullback(sines(y.shape, 0).astype(dtype))
+    derivatives = pullback(sines(y.shape, 0).astype(dtype))
     indices = called(name, settings, inputs)[1:]
-    assert {y.dtype, *(slope.dtype for slope in slopes)} == {np.dtype(dtype)}
-    found = np.concatenate([np.ravel(part) for part in (y, *slopes, *indices)])
+    assert {y.dtype, *(slope.dtype for slope in derivatives)} == {np.dtype(dtype)}
+    found = np.concatenate([np.ravel(part) for part in (y, *derivatives, *indices)])
     assert_allclose(found, values.astype(found.dtype), rtol=tolerance, atol=tolerance)

@@ -69,10 +69,10 @@ def test_values_and_gradients_are_pytorchs(case, dtype):
     given = {k: v for k, v in values.items() if k in ("h", "c", "x") or k[:2] == "x "}
     outs, pullback = fdbr.vjp(called, layer, given)
     by_layer, by_given = pullback({name: others[name] for name in outs})
-    slopes = by_given | dict(zip(names, tree.leaves(by_layer), strict=True))
-    assert {*outs, *slopes} == set(values)
+    derivatives = by_given | dict(zip(names, tree.leaves(by_layer), strict=True))
+    assert {*outs, *derivatives} == set(values)
     tolerance = 1e-11 if dtype == "float64" else 1e-5
-    for found, expected in ((outs, values), (slopes, others)):
+    for found, expected in ((outs, values), (derivatives, others)):
         for name, array in found.items():
             assert array.dtype == dtype
             assert_allclose(array, expected[name], rtol=tolerance, atol=tolerance)

@@ -50,8 +50,8 @@ def test_values_and_gradients_are_pytorchs(case, dtype):
     y, pullback = fdbr.vjp(lambda model, *inputs: model(*inputs, **masks), model, *inputs)
     tight = 1e-10 if dtype == "float64" else 2e-5
     assert_allclose(y, arrays["y"], rtol=tight, atol=tight)
-    slopes, *by_inputs = pullback(arrays["ct"])
+    derivatives, *by_inputs = pullback(arrays["ct"])
     for i, slope in enumerate(by_inputs):
         assert_allclose(slope, arrays[f"grad in{i}"], rtol=tight, atol=tight)
-    for name, slope in named(slopes).items():
+    for name, slope in named(derivatives).items():
         assert_allclose(slope, arrays[f"grad p {name}"], rtol=tight, atol=tight)

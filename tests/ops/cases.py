@@ -20,6 +20,7 @@ from hypothesis import settings
 
 import fdbr
 from fdbr import ops
+from fdbr.interop.numpy_basics import of_parts
 from ops.declared import log_sum, product, variance
 
 Function = Callable[..., Any]
@@ -319,7 +320,7 @@ binary(
     ANY,
     ANY,
     lambda x, y: x + 2 * y,
-    function=lambda x, y: ops.real((x + 1j * y) * (1 - 2j)),
+    function=lambda x, y: ops.real(of_parts(x, y) * (1 - 2j)),
     setting="of a number made of its parts",
 )
 for op in ("real", "conj"):

@@ -145,8 +145,10 @@ def waves(p: Any, width: int, base: float) -> Any:
 def rotated(x: Any, places: Any, pairs: Any, base: float) -> Any:
     out = x.copy()
     for i, (one, two) in enumerate(pairs):
-        turn = np.exp(1j * places / base ** (i / len(pairs))) * (x[..., one] + 1j * x[..., two])
-        out[..., one], out[..., two] = turn.real, turn.imag
+        iteration = np.exp(1j * places / base ** (i / len(pairs))) * (
+            x[..., one] + 1j * x[..., two]
+        )
+        out[..., one], out[..., two] = iteration.real, iteration.imag
     return out
 
 

@@ -82,14 +82,14 @@ def check_batches(case: Case, args: Any, places: Any, batched: Any) -> None:
         out = bent(case.function(*args))
         return (out * weights(out, 7)).sum()
 
-    def slopes(*args: Any) -> Any:
+    def derivatives(*args: Any) -> Any:
         return [g for g in fdbr.grad(loss)(list(args)) if g is not None]
 
     def curvature(*args: Any) -> Any:
         tangents = [weights(x, 3) if i in places else None for i, x in enumerate(args)]
-        return fdbr.jvp(lambda *args: slopes(*args), args, tangents)[1]
+        return fdbr.jvp(lambda *args: derivatives(*args), args, tangents)[1]
 
-    for f in (case.function, slopes, curvature):
+    for f in (case.function, derivatives, curvature):
         found = fdbr.vmap(f, in_axes=axes)(*stacks)
         each = [f(*_one(stacks, batched, k)) for k in range(SIZE)]
         desired = tree.map(lambda *parts: np.stack(parts), *each)

@@ -67,9 +67,14 @@ def test_hankels_functions_solve_their_differential_equation_far_out(f, way):
         for order in (0.0, 2.5, -1.5):
             one = np.ones_like(z)
             first = lambda z, v=order, one=one: fdbr.jvp(lambda z: f(v, z), (z,), (one,))[1]
-            value, (slope_, second) = f(order, z), fdbr.jvp(first, (z,), (one,))
-            turn = 1j * way
-            terms = [second * z, slope_, 2 * turn * z * slope_, (turn - order**2 / z) * value]
+            value, (derivative_, second) = f(order, z), fdbr.jvp(first, (z,), (one,))
+            iteration = 1j * way
+            terms = [
+                second * z,
+                derivative_,
+                2 * iteration * z * derivative_,
+                (iteration - order**2 / z) * value,
+            ]
             residual = sum(terms) / np.max(np.abs(terms), axis=0)
             assert np.max(np.abs(residual)) < 1e-10
 

@@ -86,11 +86,13 @@ def test_batches_of_any_operands_are_what_a_loop_gives(setting, batched):
     args = [numbers(i, *(2,) * (i in batched), *shape) for i, shape in enumerate(shapes)]
     axes = tuple(0 if i in batched else None for i in range(3))
 
-    def slopes(x, w, b):
+    def derivatives(x, w, b):
         return fdbr.grad(lambda args: ops.sin(ops.conv(*args, **params)).sum())([x, w, b])
 
-    each = [slopes(*(a[k] if i in batched else a for i, a in enumerate(args))) for k in range(2)]
-    found = fdbr.vmap(slopes, in_axes=axes)(*args)
+    each = [
+        derivatives(*(a[k] if i in batched else a for i, a in enumerate(args))) for k in range(2)
+    ]
+    found = fdbr.vmap(derivatives, in_axes=axes)(*args)
     for i, gradient in enumerate(found):
         assert_allclose(gradient, np.stack([g[i] for g in each]), atol=1e-10)
 

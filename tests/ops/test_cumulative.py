@@ -47,7 +47,7 @@ def test_running_products_of_many_elements_are_those_of_numpy(shape, axis):
     assert_allclose(ops.cumulative_prod(x, axis=axis), np.cumprod(x, axis=axis))
 
 
-def slope_of_running_product(ct, x):
+def derivative_of_running_product(ct, x):
     """From the end: what all later elements contribute, times what came before."""
     before = np.concatenate([[1.0], np.cumprod(x)[:-1]])
     later, out = 0.0, np.empty_like(x)
@@ -59,11 +59,11 @@ def slope_of_running_product(ct, x):
 
 @pytest.mark.parametrize("zeros", [[], [0], [7], [150, 151], [-1], [3, 200]])
 @pytest.mark.parametrize("count", [2, 65, 300, 5000])
-def test_the_slope_of_running_products_is_right_at_zeros(count, zeros):
+def test_the_derivative_of_running_products_is_right_at_zeros(count, zeros):
     x, ct = numbers(count, 0.99, 1.01), numbers(count)
     x[[i for i in zeros if i < count]] = 0
     (found,) = fdbr.vjp(ops.cumulative_prod, x)[1](ct)
-    assert_allclose(found, slope_of_running_product(ct, x), rtol=1e-9)
+    assert_allclose(found, derivative_of_running_product(ct, x), rtol=1e-9)
     each = fdbr.vmap(lambda x, ct: fdbr.vjp(ops.cumulative_prod, x)[1](ct)[0])
     assert_allclose(each(x[None], ct[None])[0], found, rtol=1e-9)
 
@@ -80,7 +80,7 @@ def test_the_slope_of_running_products_is_right_at_zeros(count, zeros):
         ([-0.5, 4.0], [4.0, -0.5]),
     ],
 )
-def test_the_slope_of_a_product_is_that_of_the_others_where_the_product_itself_is_lost(
+def test_the_derivative_of_a_product_is_that_of_the_others_where_the_product_itself_is_lost(
     function, x, expected
 ):
     with np.errstate(over="ignore", invalid="ignore"):
@@ -90,7 +90,7 @@ def test_the_slope_of_a_product_is_that_of_the_others_where_the_product_itself_i
 
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 1), (0, 2), (1, 2)])
 @pytest.mark.parametrize("zero", [False, True])
-def test_products_over_axes_of_many_elements_and_their_slopes(axis, zero):
+def test_products_over_axes_of_many_elements_and_their_derivatives(axis, zero):
     x = numbers((30, 31, 33), 0.99, 1.01)
     if zero:
         x[3, 4, 5] = 0

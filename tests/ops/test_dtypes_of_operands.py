@@ -21,7 +21,7 @@ FLOATS = ("float32", "float64")
 ALL = ("bool", "int8", "uint8", "int16", "int32", "int64", "uint64", "float16", *FLOATS)
 
 
-def slopes(function: Any, args: Any, chosen: int) -> tuple[Any, Any]:
+def derivatives(function: Any, args: Any, chosen: int) -> tuple[Any, Any]:
     """A function's value, and the gradient of its sum by one argument, in both modes."""
 
     def of_chosen(x: Any) -> Any:
@@ -71,12 +71,12 @@ def check(function: Any, args: Any, chosen: int, floating: Any) -> None:
     """Compare with the derivative at the same values in float64."""
     exact = [arg.astype("float64") if i in floating else arg for i, arg in enumerate(args)]
     try:
-        value, found = slopes(function, args, chosen)
+        value, found = derivatives(function, args, chosen)
     except (TypeError, ValueError) as error:
         if not str(error).startswith("fdbr."):
             raise
         return  # such operands are refused
-    expected_value, expected = slopes(function, exact, chosen)
+    expected_value, expected = derivatives(function, exact, chosen)
     rtol = tolerance(value, args[chosen])
     assert found[0].dtype == args[chosen].dtype
     if not np.allclose(value, expected_value, rtol, rtol, equal_nan=True):
@@ -168,7 +168,7 @@ COMPLEX = ("complex64", "complex128")
 BESIDE_COMPLEX = ("bool", "int8", "uint8", "int32", "uint64", "float16", *FLOATS, *COMPLEX)
 
 
-def complex_slopes(function: Any, args: Any, chosen: int) -> Any:
+def complex_derivatives(function: Any, args: Any, chosen: int) -> Any:
     """Value, gradient and tangent of a number made of a function's real and imaginary parts."""
 
     def of_chosen(x: Any) -> Any:
@@ -202,12 +202,12 @@ def test_complex_operands_beside_any_others_have_the_derivative_of_their_values(
         args.append(number.astype(kind))
         exact.append(args[-1].astype("complex128" if kind in COMPLEX else "float64"))
     try:
-        value, *found = complex_slopes(jitted_if_asked(primitive.apply), args, chosen)
+        value, *found = complex_derivatives(jitted_if_asked(primitive.apply), args, chosen)
     except (TypeError, ValueError) as error:
         if not str(error).startswith("fdbr."):
             raise
         return  # it takes no complex numbers
-    expected_value, *expected = complex_slopes(primitive.apply, exact, chosen)
+    expected_value, *expected = complex_derivatives(primitive.apply, exact, chosen)
     narrow = {value.dtype, args[chosen].dtype} & {np.dtype("f4"), np.dtype("c8")}
     rtol = 1e3 * np.finfo("f4" if narrow else "f8").eps
     assert found[0].dtype == args[chosen].dtype

@@ -76,7 +76,7 @@ def test_the_mixed_derivative_of_a_power_is_right_at_exponent_zero():
     check_grads(ops.power, np.array([0.5, 2.0]), np.array([0.0, 0.0]))
 
 
-def test_a_root_has_infinite_slope_at_zero():
+def test_a_root_has_infinite_derivative_at_zero():
     with np.errstate(divide="ignore"):
         assert slope(ops.sqrt, [0.0, 4.0]) == [[inf, 0.25]]
         assert slope(lambda x: x**0.5, [0.0, 4.0]) == [[inf, 0.25]]
@@ -136,7 +136,7 @@ def test_normalised_exponentials_neither_overflow_nor_lose_small_values(x):
     assert np.isfinite(fdbr.grad(lambda x: ops.log_softmax(x)[0])(x)).all()
 
 
-def test_logsumexp_of_nothing_but_minus_infinity_is_minus_infinity_with_slope_zero():
+def test_logsumexp_of_nothing_but_minus_infinity_is_minus_infinity_with_derivative_zero():
     x = np.array([[-inf, -inf], [0.0, -inf]])
     np.testing.assert_array_equal(ops.logsumexp(x, axis=1), [-inf, 0.0])
     assert slope(lambda x: ops.logsumexp(x, axis=1), x) == [[[0.0, 0.0], [1.0, 0.0]]]
@@ -217,7 +217,7 @@ def test_accuracy_counts_what_is_not_ignored():
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero")
-def test_where_a_slope_of_a_python_number_is_infinite_it_is_that_of_the_array():
+def test_where_a_derivative_of_a_python_number_is_infinite_it_is_that_of_the_array():
     for f in (ops.log, ops.logit, ops.sqrt, ops.special.y0, ops.special.expi, ops.log2, ops.cbrt):
         number, array = fdbr.grad(f)(0.0), fdbr.grad(f)(np.array(0.0))
         np.testing.assert_array_equal(number, array)

@@ -44,12 +44,13 @@ def test_a_batch_without_examples_gives_none(name):
         assert out.shape == (0, *np.shape(f(*args)))
         if out.dtype.kind != "f":
             continue
-        slopes = fdbr.vmap(fdbr.grad(total, argnums=floating), axes)(*none)
-        assert [s.shape for s in slopes] == [(0, *args[i].shape) for i in floating]
+        derivatives = fdbr.vmap(fdbr.grad(total, argnums=floating), axes)(*none)
+        assert [s.shape for s in derivatives] == [(0, *args[i].shape) for i in floating]
         mapped = fdbr.vmap(f, axes)
-        slopes = fdbr.grad(lambda *a, g=mapped: ops.sum(g(*a)), argnums=floating)(*none)
+        derivatives = fdbr.grad(lambda *a, g=mapped: ops.sum(g(*a)), argnums=floating)(*none)
         assert all(
-            np.array_equal(s, np.zeros_like(none[i])) for s, i in zip(slopes, floating, strict=True)
+            np.array_equal(s, np.zeros_like(none[i]))
+            for s, i in zip(derivatives, floating, strict=True)
         )
 
 

@@ -76,7 +76,7 @@ ERRORS = [
     (lambda x: ops.argmax(x[:0]), ValueError, "fdbr.ops.argmax float64[0,3]"),
     # shapes
     (lambda x: ops.reshape(x, (4, 2)), ValueError, "fdbr.ops.reshape (4,2) float64[2,3]"),
-    (lambda x: ops.permute_dims(x, (0,)), ValueError, "fdbr.ops.permute_dims (0,) 2 dimensions"),
+    (lambda x: ops.permute_dims(x, (0,)), ValueError, "fdbr.ops.permute_dims (0,) 2 axes"),
     (lambda x: ops.permute_dims(x, (0, 0)), ValueError, "fdbr.ops.permute_dims twice"),
     (lambda x: ops.matrix_transpose(x[0]), ValueError, "fdbr.ops.matrix_transpose (3,)"),
     (lambda x: ops.swapaxes(x, 0, 2), ValueError, "fdbr.ops.swapaxes axis 2"),

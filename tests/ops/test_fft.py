@@ -75,8 +75,8 @@ def test_the_transpose_is_exact(name, norm):
         columns = np.stack([f(unit) for unit in units])
         ct = numbers(2, *out.shape, real=out.dtype.kind == "f")
         # The convention: of a real function u of z = x + iy the derivative is du/dx - i du/dy.
-        slopes = (columns @ ct).real
-        desired = slopes if real else slopes[:length] - 1j * slopes[length:]
+        derivatives = (columns @ ct).real
+        desired = derivatives if real else derivatives[:length] - 1j * derivatives[length:]
         assert_allclose(pullback(ct)[0], desired)
         t = numbers(3, length, real=real)
         assert_allclose(fdbr.jvp(f, (x,), (t,))[1], f(t))

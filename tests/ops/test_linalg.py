@@ -355,8 +355,8 @@ def test_the_zeroth_power_of_a_matrix_is_the_identity():
 
 @pytest.mark.parametrize("x", [np.eye(3), np.diag([1.0, 1.0, 2.0]), np.zeros((3, 3))])
 def test_equal_eigenvalues_give_finite_derivatives_of_two_orders(x):
-    turn = np.linalg.qr(matrix(3, 3, dtype=float))[0]
-    x = turn @ x @ turn.T
+    iteration = np.linalg.qr(matrix(3, 3, dtype=float))[0]
+    x = iteration @ x @ iteration.T
     for f in (
         linalg.eigh,
         lambda x: linalg.svd(x, full_matrices=False),
@@ -365,7 +365,7 @@ def test_equal_eigenvalues_give_finite_derivatives_of_two_orders(x):
     ):
         gradient = fdbr.grad(smooth(f))
         assert np.abs(gradient(x)).max() < 10
-        assert np.isfinite(fdbr.jvp(gradient, (x,), (turn,))[1]).all()
+        assert np.isfinite(fdbr.jvp(gradient, (x,), (iteration,))[1]).all()
     # Nothing is lost where the vectors do not matter.
     slope = fdbr.grad(lambda x: ops.sum(linalg.eigvalsh(x) ** 2))(x)
     assert_allclose(slope, 2 * (np.tril(x) + np.tril(x, -1)), rtol=1e-10, atol=1e-10)
@@ -521,8 +521,8 @@ def test_both_sides_of_an_equation_are_promoted_before_it_is_solved(xp, to_numpy
         assert found.dtype == np.result_type(a, b)
         rough = 1e-4 if of_a == "float32" and of_b == "complex64" else 1e-6
         assert_allclose(whole @ to_numpy(found), b + 0 * to_numpy(found), rtol=rough, atol=rough)
-        slopes = pullback(found)
-        assert [slope.dtype for slope in slopes] == [a.dtype, b.dtype]
+        derivatives = pullback(found)
+        assert [slope.dtype for slope in derivatives] == [a.dtype, b.dtype]
 
 
 @pytest.mark.parametrize("n", [2, 40])

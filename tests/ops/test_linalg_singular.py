@@ -90,12 +90,12 @@ def test_one_matrix_without_a_derivative_spoils_no_other_of_its_stack(name, dtyp
         return tuple(tree.leaves(f(x)))
 
     gradient = fdbr.grad(total(f))
-    turn = good(9, dtype)
+    iteration = good(9, dtype)
     forward = {
-        "jvp": lambda x: fdbr.jvp(flat, (x,), (turn,))[1],
+        "jvp": lambda x: fdbr.jvp(flat, (x,), (iteration,))[1],
         "grad": gradient,
-        "second": lambda x: fdbr.jvp(gradient, (x,), (turn,))[1],
-        "second in reverse": fdbr.grad(lambda x: ops.sum(ops.real(gradient(x) * turn))),
+        "second": lambda x: fdbr.jvp(gradient, (x,), (iteration,))[1],
+        "second in reverse": fdbr.grad(lambda x: ops.sum(ops.real(gradient(x) * iteration))),
     }
     ways = {way: fdbr.vmap(g) for way, g in forward.items()}
     ways["stacked"] = lambda x: fdbr.vjp(lambda x: ops.sum(fdbr.vmap(total(f))(x)), x)[1](1.0)[0]

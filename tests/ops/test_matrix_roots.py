@@ -64,7 +64,9 @@ def test_values_are_those_of_scipy(seed, n, dtype):
 
 @few()
 @given(st.integers(0, 2**32), st.sampled_from([0.1, 1.0, 3.0]))
-def test_a_logarithm_undoes_the_exponential_of_a_matrix_that_turns_by_less_than_half(seed, size):
+def test_a_logarithm_undoes_the_exponential_of_a_matrix_that_iterations_by_less_than_half(
+    seed, size
+):
     x = np.random.default_rng(seed).uniform(-size, size, (3, 2, 2)) / 2
     assert_allclose(linalg.logm(linalg.expm(x)), x, rtol=1e-10, atol=1e-12)
 
@@ -87,7 +89,7 @@ def test_very_large_and_very_small_numbers_have_logarithms():
     assert_allclose(linalg.logm(x), np.diag(np.log(np.diag(x))), rtol=1e-14)
 
 
-def test_a_real_matrix_that_turns_by_almost_half_has_a_real_logarithm():
+def test_a_real_matrix_that_iterations_by_almost_half_has_a_real_logarithm():
     x = np.array([[-1.0, 1e-9], [-1e-9, -1.0]])
     assert_allclose(linalg.logm(x), np.array([[0, np.pi], [-np.pi, 0]]), rtol=1e-8, atol=1e-8)
     assert_allclose(linalg.sqrtm(x), np.array([[0, 1.0], [-1.0, 0]]), rtol=1e-8, atol=1e-8)
@@ -232,10 +234,10 @@ def test_large_matrices_are_differentiated_as_small_ones_are(f):
     small = matrix(0, 3, dtype=float)
     whole = np.zeros((12, 12)) + np.eye(12)
     whole[:3, :3] = small
-    turn = np.zeros((12, 12))
-    turn[:3, :3] = t[0, :3, :3]
-    found = fdbr.jvp(f, (whole,), (turn,))[1][:3, :3]
-    assert_allclose(found, fdbr.jvp(f, (small,), (turn[:3, :3],))[1], rtol=1e-9, atol=1e-10)
+    iteration = np.zeros((12, 12))
+    iteration[:3, :3] = t[0, :3, :3]
+    found = fdbr.jvp(f, (whole,), (iteration,))[1][:3, :3]
+    assert_allclose(found, fdbr.jvp(f, (small,), (iteration[:3, :3],))[1], rtol=1e-9, atol=1e-10)
     back = fdbr.vjp(f, x)[1](t)[0]
     assert_allclose((back * t).sum(), (fdbr.jvp(f, (x,), (t,))[1] * t).sum(), rtol=1e-9)
 
@@ -287,10 +289,10 @@ def test_an_infinite_derivative_is_not_a_number_for_that_matrix_alone():
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 4]), KINDS)
 def test_derivatives_are_those_of_the_equations_that_define_them(seed, n, dtype):
     x, t = matrix(seed, n, 2, dtype=dtype), matrix(seed + 1, n, 2, dtype=dtype)
-    root, turn = fdbr.jvp(linalg.sqrtm, (x,), (t,))
-    assert_allclose(root @ turn + turn @ root, t, rtol=1e-10, atol=1e-11)
-    logarithm, turn = fdbr.jvp(linalg.logm, (x,), (t,))
-    assert_allclose(fdbr.jvp(linalg.expm, (logarithm,), (turn,))[1], t, rtol=1e-9, atol=1e-10)
+    root, iteration = fdbr.jvp(linalg.sqrtm, (x,), (t,))
+    assert_allclose(root @ iteration + iteration @ root, t, rtol=1e-10, atol=1e-11)
+    logarithm, iteration = fdbr.jvp(linalg.logm, (x,), (t,))
+    assert_allclose(fdbr.jvp(linalg.expm, (logarithm,), (iteration,))[1], t, rtol=1e-9, atol=1e-10)
 
 
 @BOTH

@@ -280,12 +280,12 @@ def test_dropout_refuses_a_rate_or_a_key_that_is_none():
         (ops.softsign, 0.0, 1),
     ],
 )
-def test_slopes_at_kinks_are_as_stated(f, at, slope):
+def test_derivatives_at_kinks_are_as_stated(f, at, slope):
     assert fdbr.grad(f)(at) == slope
 
 
 @pytest.mark.parametrize("name", ["softplus", "log_sigmoid", "silu", "gelu", "elu", "mish"])
-def test_activations_and_their_slopes_are_finite_far_out(name):
+def test_activations_and_their_derivatives_are_finite_far_out(name):
     f = getattr(ops, name)
     for x in (-1000.0, 1000.0):
         assert math.isfinite(f(x))
@@ -313,7 +313,7 @@ def test_only_some_of_what_a_norm_is_given_may_be_batched():
     rng = np.random.default_rng(0)
     x, weight, bias = rng.normal(2, 3, (3, 4, 6, 5)), rng.normal(1, 1, (3, 6)), np.ones(6)
 
-    def pulled(x, weight, bias):
+    def cotangents_in(x, weight, bias):
         out, pull = fdbr.vjp(lambda *xs: ops.group_norm(xs[0], 3, *xs[1:]), x, weight, bias)
         return pull(ops.cos(out))
 
@@ -323,8 +323,8 @@ def test_only_some_of_what_a_norm_is_given_may_be_batched():
             weight if axes[1] == 0 else weight[0],
             weight if axes[2] == 0 else bias,
         )
-        found = fdbr.vmap(pulled, in_axes=axes)(*given)
+        found = fdbr.vmap(cotangents_in, in_axes=axes)(*given)
         for i in range(3):
             one = [v[i] if axis == 0 else v for v, axis in zip(given, axes, strict=True)]
-            for part, wanted in zip(found, pulled(*one), strict=True):
+            for part, wanted in zip(found, cotangents_in(*one), strict=True):
                 np.testing.assert_allclose(part[i], wanted, rtol=1e-10, atol=1e-10)

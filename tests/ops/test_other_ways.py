@@ -138,10 +138,10 @@ def test_powers_of_half_integers_are_numpys(dtype, exponent, size, ends, seed):
         desired = np.power(x, np.array(exponent, dtype))
         found = ops.power(x, exponent)
         slope = fdbr.grad(lambda x: ops.sum(ops.power(x, exponent)))(x)
-        slopes = exponent * np.power(x, np.array(exponent - 1, dtype))
+        derivatives = exponent * np.power(x, np.array(exponent - 1, dtype))
     assert found.dtype == slope.dtype == x.dtype
     inside = (x > 0) & (x < np.inf)  # at the ends the square root of 0.5 is not a power
-    for ours, theirs in [(found, desired), (slope[inside], slopes[inside])]:
+    for ours, theirs in [(found, desired), (slope[inside], derivatives[inside])]:
         normals = np.abs(theirs) >= np.finfo(dtype).smallest_normal
         assert np.array_equal(np.isnan(ours), np.isnan(theirs))
         tolerance = (np.abs(exponent) + 2) * np.finfo(dtype).eps

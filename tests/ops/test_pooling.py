@@ -71,7 +71,7 @@ def test_of_a_window_with_nan_its_first_is_the_largest(shape, stride, padding, j
         values, pull, places = fdbr.vjp(pool, x, has_aux=True)
         return values, places, pull(np.ones(values.shape, np.float32))[0]
 
-    values, places, slopes = (fdbr.jit(both).compile(x) if jitted else both)(x)
+    values, places, derivatives = (fdbr.jit(both).compile(x) if jitted else both)(x)
     sides = ((0, 0), (0, 0), (padding, padding), (padding, padding))
     numbers = np.pad(np.arange(x[0, 0].size).reshape(x.shape[2:]), padding)
 
@@ -89,7 +89,7 @@ def test_of_a_window_with_nan_its_first_is_the_largest(shape, stride, padding, j
     wanted = np.zeros((shape[0] * shape[1], x[0, 0].size), np.float32)
     for row, chosen in zip(wanted, expected.reshape(len(wanted), -1), strict=True):
         np.add.at(row, chosen, 1)
-    np.testing.assert_array_equal(slopes, wanted.reshape(shape))
+    np.testing.assert_array_equal(derivatives, wanted.reshape(shape))
 
 
 @given(settings_of_pool(dilated=False))

@@ -205,16 +205,16 @@ def test_keywords_go_to_map_and_by_name_to_finish():
 
 
 def test_a_long_reduction_joins_whole_arrays_a_few_times():
-    turns = []
+    iterations = []
 
     def joined(a, b):
         if isinstance(a, np.ndarray):  # not an expression by which it is recognised
-            turns.append(a.size)
+            iterations.append(a.size)
         return (a + 0) * b
 
     reduction(lambda x: x, combine=joined)(np.ones(1 << 20), axis=0)
-    assert len(turns) <= 2 * 20 + 1
-    assert sum(turns) <= 1 << 20
+    assert len(iterations) <= 2 * 20 + 1
+    assert sum(iterations) <= 1 << 20
 
 
 def test_a_function_that_nobody_may_read_twice_sees_what_was_given_even_if_it_is_changed():

@@ -70,8 +70,8 @@ class Walk:
     """What the cases run: reverse rules, and primitives under `jvp` and under `vmap`."""
 
     def __init__(self) -> None:
-        self.pulled: set[tuple[str, Any]] = set()
-        self.pushed: set[str] = set()
+        self.cotangents_in: set[tuple[str, Any]] = set()
+        self.tangent_out: set[str] = set()
         self.batched: set[str] = set()
 
     def note(self, primitive: Primitive, attribute: str, seen: set[str]) -> Iterator[None]:
@@ -91,14 +91,14 @@ class Walk:
 
         def gradient(args: Any) -> Any:
             out, pullback = fdbr.vjp(lambda args: bent(case.function(*args)), args)
-            self.pulled |= rules_on_tape([node for node, _ in pullback._ends])
+            self.cotangents_in |= rules_on_tape([node for node, _ in pullback._ends])
             return fdbr.tree.leaves(pullback(np.ones(out.shape, dtype=out.dtype)))
 
         @few(40)
         @given(case.arguments)
         def check(args):
             _, pullback = fdbr.vjp(gradient, args)
-            self.pulled |= rules_on_tape([node for node, _ in pullback._ends])
+            self.cotangents_in |= rules_on_tape([node for node, _ in pullback._ends])
             axes = [0 if x.dtype.kind == "f" else None for x in args]
             tangents = [x if a == 0 else None for x, a in zip(args, axes, strict=True)]
             fdbr.jvp(case.function, args, tangents)
@@ -118,7 +118,11 @@ def walk() -> Walk:
         for primitive in primitives().values()
         for note in (
             walk.note(primitive, "batch", walk.batched),
-            *([walk.note(primitive, "forward", walk.pushed)] if has_derivative(primitive) else []),
+            *(
+                [walk.note(primitive, "forward", walk.tangent_out)]
+                if has_derivative(primitive)
+                else []
+            ),
         )
     ]
     for note in notes:
@@ -152,14 +156,14 @@ def test_the_gradient_of_every_primitive_is_checked_by_every_operand(walk):
         for name, primitive in primitives().items()
         if has_derivative(primitive)
         for number, pull in pulls_of(primitive).items()
-        if (name, getattr(pull, "__func__", pull)) not in walk.pulled
+        if (name, getattr(pull, "__func__", pull)) not in walk.cotangents_in
     ]
     assert not unchecked, f"add cases to tests/ops/cases.py for {unchecked}"
 
 
 def test_every_primitive_is_differentiated_forward_and_run_in_batches_by_a_case(walk):
     differentiable = {name for name, p in primitives().items() if has_derivative(p)}
-    unchecked = differentiable - walk.pushed | set(primitives()) - walk.batched
+    unchecked = differentiable - walk.tangent_out | set(primitives()) - walk.batched
     assert not unchecked, f"add cases to tests/ops/cases.py for {sorted(unchecked)}"
 
 

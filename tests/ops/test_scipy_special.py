@@ -161,7 +161,7 @@ def test_derivatives_exist_where_formulas_divide_zero_by_zero():
 
 
 @given(st.floats(11, 1e6))
-def test_slopes_of_dawsons_integral_keep_their_digits_far_out(x):
+def test_derivatives_of_dawsons_integral_keep_their_digits_far_out(x):
     square = 1 / (2 * x * x)
     desired = -square * (1 + 3 * square * (1 + 5 * square * (1 + 7 * square)))
     assert_allclose(fdbr.grad(special.dawsn)(x), desired, rtol=1e-6)
@@ -173,7 +173,7 @@ def test_slopes_of_dawsons_integral_keep_their_digits_far_out(x):
 
 
 @given(st.floats(0.1, 30), st.floats(0.01, 0.99))
-def test_inverses_have_the_reciprocal_slope(a, y):
+def test_inverses_have_the_reciprocal_derivative(a, y):
     slope = fdbr.grad(special.gammaincinv, 1)(a, y)
     x = special.gammaincinv(a, y)
     assert_allclose(slope * fdbr.grad(special.gammainc, 1)(a, x), 1, rtol=1e-9)

@@ -27,12 +27,12 @@ def mixing() -> Iterator[str]:
         function = public(name)
         try:
             few, more = function(four), function(eight)
-            slopes = fdbr.jacrev(function)(four)
+            gradients = fdbr.jacrev(function)(four)
         except Exception:
             continue  # it takes something else
         if not isinstance(few, np.ndarray | np.generic) or more.size > 2 * few.size:
             continue
-        if slopes.shape != (4, 4) or slopes[~np.eye(4, dtype=bool)].any():
+        if gradients.shape != (4, 4) or gradients[~np.eye(4, dtype=bool)].any():
             yield name
 
 
@@ -135,8 +135,10 @@ def test_cotangents_of_what_was_read_often_add_up(read: Any, count: int, dtype: 
     (found,) = pullback(ct)
     (exact,) = fdbr.vjp(lambda x: read(x, places), wide(x))[1](wide(ct))
     close(found, exact, "vjp", dtype)
-    _, pushed = fdbr.jvp(lambda ct: fdbr.vjp(lambda x: read(x, places), x)[1](ct)[0], (ct,), (ct,))
-    close(pushed, exact, "the tangent of that", dtype)
+    _, tangent_out = fdbr.jvp(
+        lambda ct: fdbr.vjp(lambda x: read(x, places), x)[1](ct)[0], (ct,), (ct,)
+    )
+    close(tangent_out, exact, "the tangent of that", dtype)
 
 
 ADDED = {

@@ -102,7 +102,7 @@ def test_nothing_is_sorted_into_nothing():
     assert values.shape == places.shape == (2, 0)
 
 
-def test_quantiles_of_parts_that_are_traced_have_slopes():
+def test_quantiles_of_parts_that_are_traced_have_derivatives():
     x = np.array([0.0, 1.0, 4.0])
     assert fdbr.grad(lambda q: ops.quantile(x, q))(0.75) == 6.0
     assert fdbr.grad(lambda q: ops.quantile(x.astype(np.float32), q))(0.25) == 2.0
@@ -285,8 +285,8 @@ def test_interpolation_at_the_samples_and_beyond():
     x = np.array([-1.0, 0.0, 1.0, 2.0, 3.0, np.nan])
     assert_allclose(f(x), np.interp(x, places, values))
     assert_allclose(fdbr.vmap(f)(x), f(x))
-    slopes = fdbr.vmap(fdbr.grad(f))(x[:5])
-    assert slopes.tolist() == [0.0, 10.0, 30.0, 30.0, 0.0]
+    derivatives = fdbr.vmap(fdbr.grad(f))(x[:5])
+    assert derivatives.tolist() == [0.0, 10.0, 30.0, 30.0, 0.0]
     at_ends = fdbr.grad(lambda v: ops.interp(np.array([-1.0, 3.0]), places, v).sum())(values)
     assert at_ends.tolist() == [1.0, 0.0, 1.0]
     assert_allclose(ops.interp(x, places[:1], values[1:2]), np.array([10.0] * 5 + [np.nan]))
@@ -389,7 +389,7 @@ def test_the_largest_of_many_are_the_same_as_by_sorting(dtype, k):
 
 
 @pytest.mark.parametrize("count", [199, 200])
-def test_of_many_elements_the_median_and_its_slope_are_those_by_sorting(count):
+def test_of_many_elements_the_median_and_its_derivative_are_those_by_sorting(count):
     x = many("f8")[:, :count]
     with np.errstate(invalid="ignore"):  # between infinities of both signs
         found, pullback = fdbr.vjp(lambda x: ops.median(x, axis=1), x)

@@ -53,7 +53,7 @@ def test_integers_become_floating_and_numbers_stay_numbers(name):
 # --- derivatives where they are hard to compute -------------------------------------
 
 
-def slopes(f, x):
+def gradients(f, x):
     """The first and the second derivative at a number."""
     return fdbr.grad(f)(x), fdbr.grad(fdbr.grad(f))(x)
 
@@ -67,8 +67,8 @@ def slopes(f, x):
         (1e6, -5.6418958354691e-13, 1.1283791670921274e-18),
     ],
 )
-def test_slopes_of_erfcx_keep_their_digits_far_out(x, first, second):
-    assert_allclose(slopes(ops.erfcx, x), (first, second), rtol=1e-10, atol=0)
+def test_derivatives_of_erfcx_keep_their_digits_far_out(x, first, second):
+    assert_allclose(gradients(ops.erfcx, x), (first, second), rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_slopes_of_erfcx_keep_their_digits_far_out(x, first, second):
         (100.0, 0.0, 0.0),
     ],
 )
-def test_slopes_of_log_ndtr_keep_their_digits_in_both_tails(x, first, second):
-    assert_allclose(slopes(ops.log_ndtr, x), (first, second), rtol=1e-8, atol=0)
+def test_derivatives_of_log_ndtr_keep_their_digits_in_both_tails(x, first, second):
+    assert_allclose(gradients(ops.log_ndtr, x), (first, second), rtol=1e-8, atol=0)
 
 
-def test_slopes_of_expit_keep_their_digits_in_both_tails():
+def test_derivatives_of_expit_keep_their_digits_in_both_tails():
     for x in (-300.0, 300.0):
         assert_allclose(fdbr.grad(ops.expit)(x), math.exp(-abs(x)), rtol=1e-14, atol=0)
 
@@ -138,7 +138,7 @@ def test_functions_with_real_derivatives_refuse_complex_numbers(name):
 # --- edges --------------------------------------------------------------------------
 
 
-def test_products_with_logarithms_have_slope_0_by_what_0_is_multiplied_with():
+def test_products_with_logarithms_have_derivative_0_by_what_0_is_multiplied_with():
     for f, at in ((ops.xlogy, 0.0), (ops.xlog1py, -1.0)):
         assert fdbr.grad(f, argnums=1)(0.0, at) == 0
         assert fdbr.grad(f, argnums=1)(2.0, at + 0.5) == 4
@@ -146,7 +146,7 @@ def test_products_with_logarithms_have_slope_0_by_what_0_is_multiplied_with():
     assert fdbr.grad(ops.kl_div, argnums=1)(0.0, 0.0) == 1
 
 
-def test_scaled_bessel_functions_have_slope_0_and_half_at_0():
+def test_scaled_bessel_functions_have_derivative_0_and_half_at_0():
     assert fdbr.grad(ops.i0e)(0.0) == 0
     assert fdbr.grad(ops.i1e)(0.0) == 0.5
 

@@ -33,7 +33,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def slope_of(function: Any) -> Any:
+def derivative_of(function: Any) -> Any:
     """The derivative of each element's value by the element."""
 
     def slope(x: Any) -> Any:
@@ -45,15 +45,15 @@ def slope_of(function: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", UNARY)
-def test_a_slope_in_float32_is_that_in_float64_as_far_as_it_is_conditioned(name: str) -> None:
+def test_a_derivative_in_float32_is_that_in_float64_as_far_as_it_is_conditioned(name: str) -> None:
     for params in PARAMETERS.get(name, [{}]):
         try:
             function = jitted_if_asked(lambda x, p=params: registry[name].apply(x, **p))
-            found = slope_of(function)(POINTS)
+            found = derivative_of(function)(POINTS)
         except TypeError:
             pytest.skip("it takes parameters of its own")
         wide = POINTS.astype("float64")
-        exact, bend = slope_of(function)(wide), slope_of(slope_of(function))(wide)
+        exact, bend = derivative_of(function)(wide), derivative_of(derivative_of(function))(wide)
         there = np.isfinite(exact) & np.isfinite(bend)
         there &= (np.abs(exact) > SMALLEST) & (np.abs(exact) < LARGEST)
         scale = np.abs(exact) + np.abs(POINTS * bend)

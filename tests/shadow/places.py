@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-_turns = itertools.count()
+_iterations = itertools.count()
 
 _ADDABLE = set("iIlLqQefd")  # no complex numbers, truth values and small integers
 _COMPARABLE = set("iIlLqQfd")  # nor float16
@@ -56,7 +56,7 @@ def write(data: np.ndarray, key: Any, value: Any) -> None:
         return
     places = np.arange(data.size).reshape(data.shape)[key]
     values = np.broadcast_to(np.asarray(value).astype(data.dtype), places.shape)
-    order = slice(None, None, -1 if next(_turns) % 2 else 1)
+    order = slice(None, None, -1 if next(_iterations) % 2 else 1)
     data[np.unravel_index(places.ravel()[order], data.shape)] = values.ravel()[order]
 
 

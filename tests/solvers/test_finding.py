@@ -165,14 +165,14 @@ def test_each_example_converges_or_not_by_itself(values):
         return fdbr.root(lambda x, a: x**2 - a, 1.0, a, throw=False)
 
     found = fdbr.vmap(solve)(a)
-    slopes = fdbr.vmap(fdbr.grad(lambda a: solve(a).x))(a)
+    derivatives = fdbr.vmap(fdbr.grad(lambda a: solve(a).x))(a)
     assert found.converged.tolist() == (a > 0).tolist()
     good = a > 0
     np.testing.assert_allclose(found.x[good], np.sqrt(a[good]), rtol=1e-12)
-    np.testing.assert_allclose(slopes[good], 0.5 / np.sqrt(a[good]), rtol=1e-12)
-    assert np.isnan(slopes[~good]).all()
+    np.testing.assert_allclose(derivatives[good], 0.5 / np.sqrt(a[good]), rtol=1e-12)
+    assert np.isnan(derivatives[~good]).all()
     assert np.array_equal(
-        fdbr.grad(lambda a: ops.sum(fdbr.vmap(solve)(a).x))(a), slopes, equal_nan=True
+        fdbr.grad(lambda a: ops.sum(fdbr.vmap(solve)(a).x))(a), derivatives, equal_nan=True
     )
 
 

@@ -44,13 +44,13 @@ def contraction(seed, n, scale=0.4):
 def test_a_jitted_differential_equation_is_the_eager_one_and_the_known_one(y0, rate, backward):
     times = TIMES[::-1] if backward else TIMES
     jitted = fdbr.jit(fdbr.value_and_grad(end, argnums=(0, 1, 2)))
-    found, slopes = jitted(y0, times, rate)
-    eager, eager_slopes = fdbr.value_and_grad(end, argnums=(0, 1, 2))(y0, times, rate)
+    found, derivatives = jitted(y0, times, rate)
+    eager, eager_derivatives = fdbr.value_and_grad(end, argnums=(0, 1, 2))(y0, times, rate)
     assert_allclose(found, eager, rtol=1e-12)
-    assert_allclose(slopes, eager_slopes, rtol=1e-9, atol=1e-12)
+    assert_allclose(derivatives, eager_derivatives, rtol=1e-9, atol=1e-12)
     known = fdbr.grad(known_end, argnums=(0, 1, 2))(y0, times, rate)
     assert_allclose(found, known_end(y0, times, rate), rtol=1e-6)
-    assert_allclose(slopes, known, rtol=1e-5, atol=1e-7)
+    assert_allclose(derivatives, known, rtol=1e-5, atol=1e-7)
 
 
 def test_second_derivatives_of_a_differential_equation():
@@ -195,10 +195,14 @@ def test_a_jitted_fixed_point_is_the_eager_one(seed, n):
     x = solve(np.zeros(n), w, b).x
     assert_allclose(np.tanh(w @ x + b), x, rtol=1e-13, atol=1e-15)
     assert_allclose(fdbr.jit(lambda w, b: solve(np.zeros(n), w, b).x)(w, b), x, rtol=1e-12)
-    slopes = fdbr.grad(loss, argnums=(0, 1))(w, b)
-    assert_allclose(fdbr.jit(fdbr.grad(loss, argnums=(0, 1)))(w, b), slopes, rtol=1e-10, atol=1e-13)
+    derivatives = fdbr.grad(loss, argnums=(0, 1))(w, b)
+    assert_allclose(
+        fdbr.jit(fdbr.grad(loss, argnums=(0, 1)))(w, b), derivatives, rtol=1e-10, atol=1e-13
+    )
     matrix = np.eye(n) - (1 - x**2)[:, None] * w
-    assert_allclose(slopes[1], (1 - x**2) * np.linalg.solve(matrix.T, 2 * x), rtol=1e-9, atol=1e-13)
+    assert_allclose(
+        derivatives[1], (1 - x**2) * np.linalg.solve(matrix.T, 2 * x), rtol=1e-9, atol=1e-13
+    )
 
 
 def test_second_derivatives_of_a_fixed_point_are_the_known_ones():

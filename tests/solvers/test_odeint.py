@@ -43,9 +43,9 @@ def test_derivatives_by_start_times_and_arguments(backward):
 
     args = (1.5, np.array([0.1, 0.5, 2.0]), 0.7)
     testing.check_grads(solve, *args, order=1, modes=("vjp", "jvp"), rtol=1e-5)
-    slopes = fdbr.jacrev(solve, argnums=(0, 1, 2))(*args)
+    derivatives = fdbr.jacrev(solve, argnums=(0, 1, 2))(*args)
     expected = fdbr.jacrev(decayed, argnums=(0, 1, 2))(*args)
-    for one, other in zip(slopes, expected, strict=True):
+    for one, other in zip(derivatives, expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 

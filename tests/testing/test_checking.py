@@ -162,17 +162,17 @@ def pair(pull, push, batch=aligned):
 
 
 @pair(lambda ct, x: 2 * ct * x, lambda t, x: 3 * t * x)
-def _wrongly_pushed(xp, x):
+def _wrongly_jvp(xp, x):
     return x * x
 
 
 @pair(lambda ct, x: 3 * ct * x, lambda t, x: 2 * t * x)
-def _wrongly_pulled(xp, x):
+def _wrongly_vjp(xp, x):
     return x * x
 
 
 @pair(lambda ct, x: 2 * ct * x, lambda t, x: (2 + 2e-8) * t * x)
-def _nearly_pushed(xp, x):
+def _nearly_jvp(xp, x):
     return x * x
 
 
@@ -234,9 +234,9 @@ def _product_that_forgets_to_fit(xp, x, y):
 @pytest.mark.parametrize(
     ("f", "args", "words"),
     [
-        (_wrongly_pulled, (V,), ["mode vjp, order 1: the gradient by args[0]: element [2]"]),
-        (_wrongly_pushed, (V,), ["mode jvp, order 1: the tangent of the result: element [2]"]),
-        (_nearly_pushed, (V,), ["modes jvp and vjp, order 1, disagree", "they differ by"]),
+        (_wrongly_vjp, (V,), ["mode vjp, order 1: the gradient by args[0]: element [2]"]),
+        (_wrongly_jvp, (V,), ["mode jvp, order 1: the tangent of the result: element [2]"]),
+        (_nearly_jvp, (V,), ["modes jvp and vjp, order 1, disagree", "they differ by"]),
         (
             _wrongly_batched,
             (V,),
@@ -274,8 +274,8 @@ def test_right_rules_pass():
 
 
 def test_an_operation_may_be_checked_in_the_modes_it_is_right_in():
-    check_grads(_wrongly_pushed, V, modes=("vjp",))
-    check_grads(_wrongly_pulled, V, modes=("jvp",))
+    check_grads(_wrongly_jvp, V, modes=("vjp",))
+    check_grads(_wrongly_vjp, V, modes=("jvp",))
     check_grads(_wrongly_batched, V, modes=("vjp", "jvp"))
 
 

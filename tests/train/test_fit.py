@@ -104,7 +104,7 @@ def test_closing_ends_the_run():
     assert list(reports) == []
 
 
-def test_two_runs_may_be_read_in_turns():
+def test_two_runs_may_be_read_in_iterations():
     one, other = (train.fit(step, 0.0, batches(), epochs=2) for _ in range(2))
     assert all(a.state == b.state for a, b in zip(one, other, strict=True))
 

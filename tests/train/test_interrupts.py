@@ -93,7 +93,7 @@ def test_a_run_within_the_step_of_another_is_finished():
     assert [r.metrics["inner"] for r in reports] == [20, 20]
 
 
-def test_runs_read_in_turns_leave_the_usual_handler_behind():
+def test_runs_read_in_iterations_leave_the_usual_handler_behind():
     one, other = (train.fit(pressing(), 0, BATCHES, epochs=1) for _ in range(2))
     next(one), next(other)
     one.close()

@@ -98,18 +98,18 @@ def test_arrays_without_elements_are_parameters_of_every_optimizer(name):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMED if name not in ("rprop", "yogi")])
-def test_complex_gradients_that_are_turned_turn_the_steps(name):
-    rng, turn = np.random.default_rng(0), np.exp(0.7j)
+def test_complex_gradients_that_are_turned_iteration_the_steps(name):
+    rng, iteration = np.random.default_rng(0), np.exp(0.7j)
     start, *grads = (rng.normal(size=(5, 2, 3)) + 1j * rng.normal(size=(5, 2, 3))).copy()
     ends = []
-    for factor in (1, turn):
+    for factor in (1, iteration):
         params, state = {"w": start * factor}, ALL[name].init({"w": start * factor})
         for g in grads:
             updates, state = ALL[name].update({"w": g * factor}, state, params)
             params = optim.apply_updates(params, updates)
         ends.append(params["w"])
     assert np.isfinite(ends[0]).all()
-    assert_allclose(ends[1], ends[0] * turn, rtol=1e-8)
+    assert_allclose(ends[1], ends[0] * iteration, rtol=1e-8)
 
 
 @pytest.mark.parametrize("name", ALL)

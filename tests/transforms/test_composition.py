@@ -56,7 +56,7 @@ def _times(part, i):
     return {move(*term): c for term, c in part.items()}
 
 
-def _slope(part, i):
+def _derivative(part, i):
     """The derivative by x[i]."""
     by_rate = {term: c * term[2 + i] for term, c in part.items()}
     lower = lambda a, b, p, q: (a - (i == 0), b - (i == 1), p, q)
@@ -71,12 +71,12 @@ def _scaled(part, s):
 
 def _along_x(side):
     """The derivative along x itself."""
-    return [_sum(*[(1, _times(_slope(part, j), j)) for j in range(2)]) for part in side]
+    return [_sum(*[(1, _times(_derivative(part, j), j)) for j in range(2)]) for part in side]
 
 
 def _gradient(side):
     weighed = _sum(*zip(W, side, strict=True))
-    return [_slope(weighed, i) for i in range(2)]
+    return [_derivative(weighed, i) for i in range(2)]
 
 
 def _batched(f):

@@ -193,7 +193,7 @@ def test_whatever_the_batch(points, number):
 
 
 @given(seed=st.integers(0, 999))
-def test_inner_and_outer_batch_may_disagree_by_turns(seed):
+def test_inner_and_outer_batch_may_disagree_by_iterations(seed):
     rows = np.random.default_rng(seed).normal(size=(4, 3))
 
     def inside(x, row):
@@ -307,10 +307,14 @@ def test_an_adaptive_integrator():
     exact = 1 / (1 + (1 / starts - 1) * np.exp(-2.0))
     assert np.allclose(found, exact, atol=1e-2)
     slope = fdbr.grad(lambda y: solve(y)[0])
-    slopes = fdbr.vmap(slope)(starts)
-    assert_allclose(slopes, one_by_one(slope, starts), rtol=1e-9)
-    assert np.allclose(slopes, np.exp(-2) / (starts + (1 - starts) * np.exp(-2)) ** 2, atol=0.1)
-    assert_allclose(fdbr.grad(lambda y: fdbr.vmap(solve)(y)[0].sum())(starts), slopes, rtol=1e-9)
+    derivatives = fdbr.vmap(slope)(starts)
+    assert_allclose(derivatives, one_by_one(slope, starts), rtol=1e-9)
+    assert np.allclose(
+        derivatives, np.exp(-2) / (starts + (1 - starts) * np.exp(-2)) ** 2, atol=0.1
+    )
+    assert_allclose(
+        fdbr.grad(lambda y: fdbr.vmap(solve)(y)[0].sum())(starts), derivatives, rtol=1e-9
+    )
 
 
 # --- together with checkpoint and custom functions ----------------------------------

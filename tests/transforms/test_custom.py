@@ -403,16 +403,16 @@ def test_dtypes_stay():
     for f in (BY_VJP, BY_JVP):
         x, y = X.astype("float32"), Y.astype("float32")
         out, push = fdbr.jvp(f, (x, y), (y, x))
-        slopes = fdbr.grad(total(f), (0, 1))(x, y)
-        assert {leaf.dtype for leaf in (out, push, *slopes)} == {np.dtype("float32")}
+        derivatives = fdbr.grad(total(f), (0, 1))(x, y)
+        assert {leaf.dtype for leaf in (out, push, *derivatives)} == {np.dtype("float32")}
 
 
 @BOTH
 def test_functions_of_modules_other_than_numpy(f, xp, to_numpy):
     x, y = xp.asarray(X), xp.asarray(Y)
-    slopes = fdbr.grad(total(f), (0, 1))(x, y)
-    assert type(slopes[0]) is type(x)
-    assert_allclose(to_numpy(slopes[0]), 2 * np.cos(X) * Y)
+    derivatives = fdbr.grad(total(f), (0, 1))(x, y)
+    assert type(derivatives[0]) is type(x)
+    assert_allclose(to_numpy(derivatives[0]), 2 * np.cos(X) * Y)
     each = fdbr.vmap(fdbr.grad(lambda x, y: f(x, y) if x > 0 else x * y))(x, y)
     assert_allclose(to_numpy(each), np.where(X > 0, 2 * np.cos(X) * Y, Y))
     whole = fdbr.grad(total(fdbr.vmap(f, (0, None))), (0, 1))(x, y[0])

@@ -199,7 +199,7 @@ def each(of, make, xs, ws):
     return np.stack([of(make(w))(x) for x, w in zip(xs, ws, strict=True)])
 
 
-def slope_along(f):
+def derivative_along(f):
     return lambda x: fdbr.jvp(f, (x,), (1.0,))[1]
 
 
@@ -224,12 +224,12 @@ BATCHED = {
         lambda make: fdbr.jvp(
             lambda xs: fdbr.vmap(lambda x, w: make(w)(x))(xs, W), (X,), (np.ones(3),)
         )[1],
-        slope_along,
+        derivative_along,
         X,
     ),
     "jvp of vmap over what is captured": (
         lambda make: fdbr.jvp(lambda x: fdbr.vmap(lambda w: make(w)(x))(W), (0.7,), (1.0,))[1],
-        slope_along,
+        derivative_along,
         [0.7] * 3,
     ),
     "jit of grad of vmap": (

@@ -81,8 +81,8 @@ def test_what_all_examples_share_gets_the_sum_of_all_paths():
 
     f = fdbr.custom_vjp(lambda x, c: x * c, fwd=fwd, bwd=bwd)
     points = np.array([0.5, -0.7, 1.1, -0.9, 2.0])
-    slopes = fdbr.grad(total(fdbr.vmap(f, (0, None))), (0, 1))(points, 3.0)
-    assert_allclose(slopes, (np.ones(5), np.float64(0.5 - 0.7 + 1.1 + 2.0)))
+    derivatives = fdbr.grad(total(fdbr.vmap(f, (0, None))), (0, 1))(points, 3.0)
+    assert_allclose(derivatives, (np.ones(5), np.float64(0.5 - 0.7 + 1.1 + 2.0)))
     assert_allclose(
         fdbr.jvp(fdbr.vmap(f, (0, None)), (points, 3.0), (None, 1.0))[1][:3], points[:3]
     )
@@ -117,8 +117,8 @@ def test_what_all_examples_share_is_kept_once():
 
     f = fdbr.custom_vjp(lambda x, w: w @ x, fwd=lambda x, w: (w @ x, (x, w)), bwd=bwd)
     w, rows = np.arange(6.0).reshape(2, 3), np.stack([X, Y])
-    slopes = fdbr.grad(total(fdbr.vmap(f, (0, None))), (0, 1))(rows, w)
-    assert_allclose(slopes[1], np.ones((2, 2)) @ rows)
+    derivatives = fdbr.grad(total(fdbr.vmap(f, (0, None))), (0, 1))(rows, w)
+    assert_allclose(derivatives[1], np.ones((2, 2)) @ rows)
     assert shapes == [(2, 3)]
 
 

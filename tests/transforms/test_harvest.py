@@ -54,11 +54,11 @@ def rows_in_segments(net, x):
     return fdbr.scan(lambda carry, row: (carry, net(row)), 0.0, x, checkpoint=3)[1]
 
 
-def turns(net, x):
-    def turn(i, total):
+def iterations(net, x):
+    def iteration(i, total):
         return total + ops.sum(net(x[i]) ** 2)
 
-    return fdbr.fori_loop(0, 4, turn, 0.0)
+    return fdbr.fori_loop(0, 4, iteration, 0.0)
 
 
 FORWARD = {
@@ -81,7 +81,7 @@ BACKWARD = {
     "checkpoint of grad": fdbr.checkpoint(fdbr.grad(loss)),
     "vmap of grad": fdbr.vmap(fdbr.grad(loss), (None, 0)),
     "scan of grad": lambda net, x: fdbr.scan(lambda c, r: (c, fdbr.grad(loss)(net, r)), 0.0, x),
-    "grad of fori_loop": fdbr.grad(turns),
+    "grad of fori_loop": fdbr.grad(iterations),
 }
 ASIDE = {
     "jvp": lambda net, x: fdbr.jvp(net, (x,), (x,)),
@@ -199,8 +199,8 @@ def test_what_no_backward_pass_reaches_has_no_cotangent():
         fdbr.mark("aside", x * 3)
         return fdbr.mark("y", x * 2)
 
-    _, _, slopes = fdbr.harvest(fdbr.grad(f), cotangents=True)(1.0)
-    assert slopes == {"aside": None, "y": 1.0}
+    _, _, derivatives = fdbr.harvest(fdbr.grad(f), cotangents=True)(1.0)
+    assert derivatives == {"aside": None, "y": 1.0}
     assert fdbr.harvest(f, cotangents=True)(1.0)[2] == {"aside": None, "y": None}
 
 
@@ -212,9 +212,9 @@ def test_the_cotangent_of_a_mark_is_the_derivative_by_what_is_added_there(values
         y = fdbr.mark("y", np.sin(x) + shift)
         return ops.sum(y * x + np.exp(y))
 
-    _, _, slopes = fdbr.harvest(fdbr.grad(f), cotangents=True)(x)
+    _, _, derivatives = fdbr.harvest(fdbr.grad(f), cotangents=True)(x)
     expected = fdbr.grad(lambda shift: f(x, shift))(np.zeros_like(x))
-    fdbr.testing.assert_allclose(slopes["y"], expected, rtol=1e-12)
+    fdbr.testing.assert_allclose(derivatives["y"], expected, rtol=1e-12)
 
 
 def test_several_backward_passes_add_up():

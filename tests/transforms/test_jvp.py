@@ -86,8 +86,8 @@ def test_it_is_linear_in_the_tangent(name, a, b):
 
 @given(x=st.floats(-2, 2), t=st.floats(-2, 2))
 def test_the_chain_rule(x, t):
-    inner_value, inner_slope = fdbr.jvp(np.sin, (x,), (t,))
-    by_parts = fdbr.jvp(lambda y: y**2 * np.exp(y), (inner_value,), (inner_slope,))
+    inner_value, inner_derivative = fdbr.jvp(np.sin, (x,), (t,))
+    by_parts = fdbr.jvp(lambda y: y**2 * np.exp(y), (inner_value,), (inner_derivative,))
     at_once = fdbr.jvp(lambda x: np.sin(x) ** 2 * np.exp(np.sin(x)), (x,), (t,))
     assert_allclose(at_once, by_parts)
 

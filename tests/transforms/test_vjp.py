@@ -123,7 +123,7 @@ MIXED = {
         lambda x: 24 * x**3,  # 3x²z²·x in z: 6x³z = 6x⁴
     ),
     "the gradient function made outside": (
-        lambda x: CUBE_SLOPE(x) * x,
+        lambda x: CUBE_DERIVATIVE(x) * x,
         lambda x: 9 * x**2,
     ),
     "aux of an inner transformation": (
@@ -139,7 +139,7 @@ MIXED = {
         lambda x: 4 * x,
     ),
 }
-CUBE_SLOPE = fdbr.grad(lambda y: y**3)
+CUBE_DERIVATIVE = fdbr.grad(lambda y: y**3)
 
 
 @pytest.mark.parametrize("name", MIXED)
@@ -288,10 +288,10 @@ def test_a_function_that_ignores_its_argument_has_gradient_zero(x):
 
 
 def test_one_argument_used_and_another_not():
-    slopes = fdbr.grad(lambda x, y: (x * x).sum(), argnums=(0, 1))(np.ones(2), np.ones(3))
-    assert slopes[0].tolist() == [2.0, 2.0]
-    assert slopes[1].tolist() == [0.0, 0.0, 0.0]
-    assert not slopes[1].flags.writeable
+    gradients = fdbr.grad(lambda x, y: (x * x).sum(), argnums=(0, 1))(np.ones(2), np.ones(3))
+    assert gradients[0].tolist() == [2.0, 2.0]
+    assert gradients[1].tolist() == [0.0, 0.0, 0.0]
+    assert not gradients[1].flags.writeable
 
 
 @given(st.integers(1, 8), FINITE)
@@ -303,9 +303,9 @@ def test_uses_add_up(uses, x):
 
 def test_one_array_as_two_arguments_has_two_gradients():
     x = np.full(2, 3.0)
-    slopes = fdbr.grad(lambda x, y: (x * y * y).sum(), argnums=(0, 1))(x, x)
-    assert slopes[0].tolist() == [9.0, 9.0]
-    assert slopes[1].tolist() == [18.0, 18.0]
+    gradients = fdbr.grad(lambda x, y: (x * y * y).sum(), argnums=(0, 1))(x, x)
+    assert gradients[0].tolist() == [9.0, 9.0]
+    assert gradients[1].tolist() == [18.0, 18.0]
 
 
 def test_one_array_twice_in_a_tree_has_two_gradients():

@@ -127,14 +127,14 @@ def test_gradients_of_a_batch_are_those_of_its_examples(name, batched):
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("batched", SUBSETS, ids=str)
 def test_forward_derivatives_of_a_batch(name, batched):
-    f, args, slopes = FUNCTIONS[name], arguments(0, batched, 3), arguments(1, batched, 3)
+    f, args, derivatives = FUNCTIONS[name], arguments(0, batched, 3), arguments(1, batched, 3)
     axes = tuple(0 if b else None for b in batched)
-    found = fdbr.jvp(fdbr.vmap(f, axes), args, slopes)
-    both = fdbr.vmap(lambda args, slopes: fdbr.jvp(f, args, slopes), (axes, axes))
-    assert_allclose(found, both(tuple(args), tuple(slopes)), rtol=1e-9, atol=1e-10)
-    mixed = fdbr.jvp(fdbr.vmap(fdbr.grad(scalar(f)), axes), args, slopes)
+    found = fdbr.jvp(fdbr.vmap(f, axes), args, derivatives)
+    both = fdbr.vmap(lambda args, derivatives: fdbr.jvp(f, args, derivatives), (axes, axes))
+    assert_allclose(found, both(tuple(args), tuple(derivatives)), rtol=1e-9, atol=1e-10)
+    mixed = fdbr.jvp(fdbr.vmap(fdbr.grad(scalar(f)), axes), args, derivatives)
     second = fdbr.vmap(lambda args, t: fdbr.jvp(fdbr.grad(scalar(f)), args, t), (axes, axes))
-    assert_allclose(mixed, second(tuple(args), tuple(slopes)), rtol=1e-9, atol=1e-10)
+    assert_allclose(mixed, second(tuple(args), tuple(derivatives)), rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -187,10 +187,10 @@ def test_frozen_classes_are_trees():
     x = np.arange(3.0)
     out = fdbr.vmap(lambda layer, x: layer(x), (0, None))(layers, x)
     assert_allclose(out, np.full((4, 2), 8.0))
-    slopes = fdbr.vmap(fdbr.grad(lambda layer, x: layer(x).sum()), (0, None))(layers, x)
-    assert isinstance(slopes, Affine)
-    assert slopes.weight.shape == (4, 2, 3)
-    assert slopes.mean is None
+    derivatives = fdbr.vmap(fdbr.grad(lambda layer, x: layer(x).sum()), (0, None))(layers, x)
+    assert isinstance(derivatives, Affine)
+    assert derivatives.weight.shape == (4, 2, 3)
+    assert derivatives.mean is None
     made = fdbr.vmap(lambda w: Affine(w, 0.0, power=3))(layers.weight)
     assert made.power == 3
     assert made.bias.shape == (4,)
@@ -213,8 +213,8 @@ def test_keyword_arguments_lie_along_axis_0():
     assert (fdbr.vmap(f)(XS, scale=XS) == XS**2).all()
     assert (fdbr.vmap(f, in_axes=(None,))(2.0, scale=XS, shift=XS) == 3 * XS).all()
     assert (fdbr.vmap(lambda **d: d["p"]["q"] * 2)(p={"q": XS}) == 2 * XS).all()
-    slopes = fdbr.vmap(fdbr.grad(f))(XS, scale=XS)
-    assert (slopes == XS).all()
+    derivatives = fdbr.vmap(fdbr.grad(f))(XS, scale=XS)
+    assert (derivatives == XS).all()
 
 
 def test_the_size_of_the_batch_where_no_argument_tells():

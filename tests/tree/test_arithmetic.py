@@ -101,7 +101,7 @@ def test_arithmetic_on_trees_has_derivatives_of_all_orders_and_batches(f, xp):
     np.testing.assert_allclose(float(fdbr.jit(f)(p)), float(f(p)), rtol=1e-12)
 
 
-def test_the_norm_of_nothing_has_no_slope():
+def test_the_norm_of_nothing_has_no_derivative():
     slope = fdbr.grad(tree.norm)({"a": np.zeros(2), "b": 0.0})
     assert flat(slope).tolist() == [0.0, 0.0, 0.0]
     assert tree.norm({}) == tree.dot([], []) == 0.0

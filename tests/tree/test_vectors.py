@@ -85,11 +85,11 @@ def test_models_are_fitted_by_scipy():
     def loss(m):
         return ops.mean((m.weight[0] * x + m.weight[1] * x**2 + m.scale - np.exp(x)) ** 2)
 
-    def slopes(vector):
+    def derivatives(vector):
         value, slope = fdbr.value_and_grad(loss)(unravel(vector))
         return float(value), np.asarray(tree.ravel(slope)[0], dtype=float)
 
-    found = unravel(optimize.minimize(slopes, start, jac=True).x)
+    found = unravel(optimize.minimize(derivatives, start, jac=True).x)
     assert loss(found) < 1e-3
     assert found.weight.dtype == "float32"
 

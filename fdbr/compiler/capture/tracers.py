@@ -227,7 +227,7 @@ class CaptureTrace(Trace):
         self._errors = _errors_now()
 
     def _is_elsewhere(self) -> bool:
-        """Whether another thread has found a traced value of this, which it goes on without."""
+        """Whether another thread has found a traced value of this, which it continues without."""
         if threading.get_ident() not in self.others:
             if self.closed:
                 raise escaped(self, "fdbr.jit")
@@ -380,7 +380,7 @@ class CaptureTrace(Trace):
         return traced
 
     def _check(self, errors: Any) -> None:
-        """See whether what goes on can be replayed at all."""
+        """See whether what continues can be replayed at all."""
         if errors is not self._errors and not _harmless.issuperset(np.geterr().values()):
             self.obstacle = "it has NumPy raise errors that are none outside of it"
         if len(self.steps) >= self.limit:

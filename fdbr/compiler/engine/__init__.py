@@ -1,1 +1,1 @@
-"""When a jitted function is traced, compiled, replayed or run eagerly."""
+"""The engine of `jit`: it decides when to trace, compile, replay or run eagerly."""

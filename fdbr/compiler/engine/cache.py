@@ -29,7 +29,7 @@ from fdbr.compiler.capture.watch.captures import Captures, ImpureError, RandomSt
 from fdbr.compiler.engine.garbage_collection import collecting_seldom
 from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
 from fdbr.core.array_modules import has_method
-from fdbr.core.collective_log import meetings_are_refused, rewind
+from fdbr.core.collective_log import collectives_are_refused, rewind
 from fdbr.core.effects import effects_are_had
 from fdbr.core.tracer import EscapedTracerError, learning
 from fdbr.errors.checks import is_refusal, name_of
@@ -154,7 +154,7 @@ class Cache:
                 entry.withdraw_inputs()
             found = self._capture_once(entry, run, leaves, structure, limit)
         except AbandonedError as error:
-            if effects_are_had() or meetings_are_refused():
+            if effects_are_had() or collectives_are_refused():
                 entry.refuse(str(error))
             else:  # with side effects allowed the capture may succeed
                 entry.waste(str(error))

@@ -30,7 +30,7 @@ from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
 from fdbr.compiler.engine.tiers import Code
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program
-from fdbr.core.collective_log import log_of_meetings, rewind
+from fdbr.core.collective_log import log_of_collectives, rewind
 from fdbr.core.effects import Callbacks, without_effects
 from fdbr.core.observation import hook
 from fdbr.core.tape import entries
@@ -155,7 +155,7 @@ class Jitted(Generic[P, R]):
             return self._f(*args, **kwargs)
         if not follows_runs():
             return self._call_looked_up(args, kwargs)
-        with log_of_meetings():  # a run that starts over replays the collectives already done
+        with log_of_collectives():  # a run that starts over replays the collectives already done
             return self._call_looked_up(args, kwargs)
 
     def _call_looked_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -260,7 +260,7 @@ class Jitted(Generic[P, R]):
             jitted = alive()
             if running.get() or jitted is None:
                 return NO_FIT
-            with log_of_meetings():
+            with log_of_collectives():
                 result = stub(args, kwargs)
                 if type(result) is GuardFailure:
                     rewind()

@@ -22,7 +22,7 @@ from fdbr.compiler.engine.specializations import EARLY, Specialization
 from fdbr.compiler.engine.tiers import Code
 from fdbr.compiler.ir.program import Kind, Program
 from fdbr.core.array_modules import protect
-from fdbr.core.collective_log import refusing_meetings
+from fdbr.core.collective_log import refusing_collectives
 from fdbr.core.effects import without_effects
 from fdbr.core.higher_order import HigherOrder
 from fdbr.core.ownership import retain_from
@@ -167,7 +167,7 @@ class Differentiated:
         partition = Partition(flat, self.mine, used)
         with (
             without_effects(),
-            refusing_meetings(),
+            refusing_collectives(),
         ):  # the program runs next, or the function itself
             try:
                 captured = self.cache.capture(

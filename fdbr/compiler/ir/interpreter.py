@@ -34,12 +34,12 @@ def interpret(program: Program, leaves: Sequence[Any]) -> list[Any]:
         operands = tuple(map(value, step.operands))
         loop = loop_of(step)
         if loop is not None:
-            out = loop.turns(functools.partial(_turn, loop.body), operands)
+            out = loop.iterations(functools.partial(_iteration, loop.body), operands)
         else:
             out = apply(step.primitive, operands, dict(step.params))
         values.update(zip(step.outs, out if step.several else (out,), strict=True))
     return [value(output) for output in program.outputs]
 
 
-def _turn(body: Program, *leaves: Any) -> list[Any]:
+def _iteration(body: Program, *leaves: Any) -> list[Any]:
     return interpret(body, leaves)

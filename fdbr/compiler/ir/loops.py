@@ -70,17 +70,17 @@ class Loop:
         """Whether a guard decides the number of iterations."""
         return self.until is not None
 
-    def failure(self, turn: int, failure: GuardFailure) -> GuardFailure:
+    def failure(self, iteration: int, failure: GuardFailure) -> GuardFailure:
         """Translate a guard failure inside an iteration for the caller of the program."""
-        return GuardFailure(self.guard + turn * self.guards + failure.index, failure.answer)
+        return GuardFailure(self.guard + iteration * self.guards + failure.index, failure.answer)
 
-    def ends(self, turn: int, failure: GuardFailure) -> None:
+    def ends(self, iteration: int, failure: GuardFailure) -> None:
         """Raise the guard failure of an iteration, unless it ends the loop."""
-        if failure.index != self.until or (self.lasts and not turn):
-            raise self.failure(turn, failure) from None
+        if failure.index != self.until or (self.lasts and not iteration):
+            raise self.failure(iteration, failure) from None
 
-    def turns(self, turn: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, ...]:
-        """Run the loop; ``turn`` runs the body."""
+    def iterations(self, iteration: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Run the loop; ``iteration`` runs the body."""
         first, second = self.carried, self.carried + len(self.rows)
         carry, arrays, consts = operands[:first], operands[first:second], operands[second:]
         kinds = [variable.kind for variable in self.body.inputs[first:second]]
@@ -97,7 +97,7 @@ class Loop:
             ]
             data = [values[number] for values in self.data]
             try:
-                outs = turn(*carry, *rows, *data, *consts)
+                outs = iteration(*carry, *rows, *data, *consts)
             except GuardFailure as failure:
                 self.ends(number, failure)
                 break
@@ -199,8 +199,12 @@ def guards_in(steps: Iterable[Step]) -> list[int]:
         if type(step) is Guard:
             found.append(step.index)
         elif loop is not None and (inside := guards_in(loop.body.steps)):
-            turns = range(loop.length)
-            found += [loop.guard + turn * loop.guards + index for turn in turns for index in inside]
+            iterations = range(loop.length)
+            found += [
+                loop.guard + iteration * loop.guards + index
+                for iteration in iterations
+                for index in inside
+            ]
     return found
 
 

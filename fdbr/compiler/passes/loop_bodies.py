@@ -12,7 +12,7 @@ from fdbr.compiler.passes.loop_dataflow import (
     INSIDE,
     SAME,
     VARIED,
-    Turns,
+    Iterations,
     differs,
     operands_of,
     steps_of,
@@ -30,56 +30,56 @@ _SCATTERED = 1  # operands of an iteration that may be gathered value by value
 _SMALL = 256  # elements of arrays that may be gathered so: gathering copies them
 
 
-def body_of(emission: Any, turns: Turns) -> "Body | None":
+def body_of(emission: Any, iterations: Iterations) -> "Body | None":
     """Return the body of a loop; `None` if it would cost too much to gather its operands."""
-    turns = _trimmed(emission, turns)
-    opening = opened(emission.steps, emission.made, turns)
+    iterations = _trimmed(emission, iterations)
+    opening = opened(emission.steps, emission.made, iterations)
     if opening is not None:
         body = Body(emission, *opening)
-        if _remats_agree(emission, body.turns) and body.build() and body.is_open:
+        if _remats_agree(emission, body.iterations) and body.build() and body.is_open:
             return body
-    if turns.count < _FEWEST or not _remats_agree(emission, turns):
+    if iterations.count < _FEWEST or not _remats_agree(emission, iterations):
         return None
-    body = Body(emission, turns)
+    body = Body(emission, iterations)
     return body if body.build() else None
 
 
-def _is_part(emission: Any, turns: Turns, number: int) -> bool:
+def _is_part(emission: Any, iterations: Iterations, number: int) -> bool:
     """Return whether a step slices one array at another position in each iteration."""
-    step = emission.steps[turns.start + number]
+    step = emission.steps[iterations.start + number]
     if type(step) is not Instruction or step.primitive is not op.SLICE:
         return False
-    return turns.wires[number][0][0] is SAME and differs(emission.steps, turns, number)
+    return iterations.wires[number][0][0] is SAME and differs(emission.steps, iterations, number)
 
 
-def _sequences(emission: Any, turns: Turns) -> Any:
+def _sequences(emission: Any, iterations: Iterations) -> Any:
     """Yield the values that differ between iterations, which become rows of arrays."""
-    for number, wires in enumerate(turns.wires):
-        if _is_part(emission, turns, number):
-            yield [step.outs[0] for step in steps_of(emission.steps, turns, number)]
+    for number, wires in enumerate(iterations.wires):
+        if _is_part(emission, iterations, number):
+            yield [step.outs[0] for step in steps_of(emission.steps, iterations, number)]
         for place, wire in enumerate(wires):
             if wire[0] is VARIED:
-                yield values_of(emission.steps, turns, number, place)
+                yield values_of(emission.steps, iterations, number, place)
 
 
-def _trimmed(emission: Any, turns: Turns) -> Turns:
+def _trimmed(emission: Any, iterations: Iterations) -> Iterations:
     """Peel off iterations at the ends that read something else than the others."""
-    first, last = 0, turns.count
-    for values in _sequences(emission, turns):
+    first, last = 0, iterations.count
+    for values in _sequences(emission, iterations):
         run = longest(emission.label, values)
-        if run is not None and run.start <= _LOST and run.stop >= turns.count - _LOST:
+        if run is not None and run.start <= _LOST and run.stop >= iterations.count - _LOST:
             first, last = max(first, run.start), min(last, run.stop)
-    return turns.without(first, turns.count - last)
+    return iterations.without(first, iterations.count - last)
 
 
-def _remats_agree(emission: Any, turns: Turns) -> bool:
+def _remats_agree(emission: Any, iterations: Iterations) -> bool:
     """Return whether steps share a rematerialisation scope in all iterations or in none."""
     known: dict[tuple[int, int], int] = {}
-    for number in range(turns.period):
-        steps = steps_of(emission.steps, turns, number)
-        for turn, step in enumerate(steps):
+    for number in range(iterations.period):
+        steps = steps_of(emission.steps, iterations, number)
+        for iteration, step in enumerate(steps):
             if type(step) is Instruction:
-                key = turn, steps[0].remat
+                key = iteration, steps[0].remat
                 if known.setdefault(key, step.remat) != step.remat:
                     return False
     return True
@@ -111,8 +111,8 @@ class Body:
         The rematerialisation scope of the steps, if they have one in common.
     """
 
-    def __init__(self, emission: Any, turns: Turns, ending: int | None = None) -> None:
-        self.emission, self.turns = emission, turns
+    def __init__(self, emission: Any, iterations: Iterations, ending: int | None = None) -> None:
+        self.emission, self.iterations = emission, iterations
         self._ending = ending
         self._scattered = 0  # operands whose values come from different arrays
         self.steps: list[Step] = []
@@ -124,7 +124,7 @@ class Body:
         self._arrays: list[tuple[Variable, tuple[Any, int, int]]] = []
         self._data: list[tuple[Variable, list[Any]]] = []
         self._consts: dict[Variable, tuple[Variable, Any]] = {}  # input, and its operand
-        first = emission.steps[turns.start : turns.start + turns.period]
+        first = emission.steps[iterations.start : iterations.start + iterations.period]
         self._first: Sequence[Any] = first
         remats = {step.remat for step in first if type(step) is Instruction}
         self.remat = remats.pop() if len(remats) == 1 else 0
@@ -189,8 +189,8 @@ class Body:
 
     def place(self, position: int) -> tuple[int, int]:
         """Return the number of a step in its iteration, and the iteration."""
-        turn, number = divmod(position - self.turns.start, self.turns.period)
-        return number, turn
+        iteration, number = divmod(position - self.iterations.start, self.iterations.period)
+        return number, iteration
 
     # --- construction --------------------------------------------------------------
 
@@ -199,9 +199,9 @@ class Body:
         if not self._number_guards():
             return False
         self._take_parts()
-        self.sums = sums_of(self.emission, self.turns, self.taken_out)
+        self.sums = sums_of(self.emission, self.iterations, self.taken_out)
         dropped = {number for total in self.sums for number in (total.unslicing, total.adding)}
-        for number in range(self.turns.period):
+        for number in range(self.iterations.period):
             if number in self.taken_out or number in dropped:
                 continue
             if not self._add(number):
@@ -212,21 +212,25 @@ class Body:
         guards = [i for i, step in enumerate(self._first) if type(step) is Guard]
         if not guards:
             return True
-        numbers = [[s.index for s in steps_of(self.emission.steps, self.turns, i)] for i in guards]
+        numbers = [
+            [s.index for s in steps_of(self.emission.steps, self.iterations, i)] for i in guards
+        ]
         base, apart = numbers[0][0], numbers[0][1] - numbers[0][0]
         self.guards = base, apart
         return all(
-            index == row[0] + turn * apart for row in numbers for turn, index in enumerate(row)
+            index == row[0] + iteration * apart
+            for row in numbers
+            for iteration, index in enumerate(row)
         )
 
     def _take_parts(self) -> None:
         """Replace steps that slice an array by rows that the loop reads."""
-        for number in range(self.turns.period):
-            if not _is_part(self.emission, self.turns, number):
+        for number in range(self.iterations.period):
+            if not _is_part(self.emission, self.iterations, number):
                 continue
-            outs = [step.outs[0] for step in steps_of(self.emission.steps, self.turns, number)]
+            outs = [step.outs[0] for step in steps_of(self.emission.steps, self.iterations, number)]
             found = list(runs(self.emission.label, outs))
-            if len(found) == 1 and found[0].count == self.turns.count:
+            if len(found) == 1 and found[0].count == self.iterations.count:
                 self.taken_out.add(number)
                 self._arrays.append((outs[0], self.emission.stacked(found[0], outs)))
 
@@ -235,7 +239,7 @@ class Body:
         step = self._first[number]
         operands = []
         for place, (operand, wire) in enumerate(
-            zip(operands_of(step), self.turns.wires[number], strict=True)
+            zip(operands_of(step), self.iterations.wires[number], strict=True)
         ):
             found = self._operand(operand, wire, number, place)
             if found is None:
@@ -247,8 +251,8 @@ class Body:
             self.steps.append(Guard(operands[0], step.question, step.answer, index, asked))
             return True
         primitive, params = step.primitive, step.params
-        if differs(self.emission.steps, self.turns, number):
-            others = steps_of(self.emission.steps, self.turns, number)
+        if differs(self.emission.steps, self.iterations, number):
+            others = steps_of(self.emission.steps, self.iterations, number)
             keys = [other.params["key"] for other in others]
             operands.append(self._datum(keys))
             primitive = with_keywords(primitive, ("key",))
@@ -267,9 +271,9 @@ class Body:
                 self._consts[operand] = Variable(operand.kind), self.emission.value(operand)
             return (self._consts[operand][0],)
         if wire[0] is FROM:
-            starts = values_of(self.emission.steps, self.turns, number, place)[: wire[1]]
+            starts = values_of(self.emission.steps, self.iterations, number, place)[: wire[1]]
             return (self._carried(wire[2:], starts),)
-        values = values_of(self.emission.steps, self.turns, number, place)
+        values = values_of(self.emission.steps, self.iterations, number, place)
         if not any(type(value) is Variable for value in values):
             return (self._datum(values),)
         row = self._row(values)

@@ -15,11 +15,11 @@ __all__ = [
     "SAME",
     "VARIED",
     "Made",
-    "Turns",
+    "Iterations",
     "differs",
     "operands_of",
     "steps_of",
-    "turns_of",
+    "iterations_of",
     "values_of",
     "wires_of",
 ]
@@ -34,7 +34,7 @@ Made = Mapping[Variable, tuple[int, int]]
 
 
 @attrs.frozen
-class Turns:
+class Iterations:
     """Iterations with the same data flow.
 
     Attributes
@@ -58,11 +58,11 @@ class Turns:
         """The position after the last step."""
         return self.start + self.period * self.count
 
-    def overlaps(self, other: "Turns") -> bool:
+    def overlaps(self, other: "Iterations") -> bool:
         """Return whether two loops have a step in common."""
         return self.start < other.stop and other.start < self.stop
 
-    def without(self, first: int, last: int) -> "Turns":
+    def without(self, first: int, last: int) -> "Iterations":
         """Return the loop without some iterations at the beginning and at the end."""
         start = self.start + first * self.period
         return attrs.evolve(self, start=start, count=self.count - first - last)
@@ -81,29 +81,29 @@ class _Reader:
         self.start, self.period = stretch.start, stretch.period
         self._identities = Identities()
 
-    def wires(self, turn: int, count: int | None = None) -> tuple[tuple[Any, ...], ...]:
+    def wires(self, iteration: int, count: int | None = None) -> tuple[tuple[Any, ...], ...]:
         """Return the roles of the operands of an iteration's steps, or of the first of them."""
-        base = self.start + turn * self.period
+        base = self.start + iteration * self.period
         return tuple(
             tuple(
-                self._wire(operand, place, number, base, turn)
+                self._wire(operand, place, number, base, iteration)
                 for place, operand in enumerate(operands_of(self.steps[base + number]))
             )
             for number in range(self.period if count is None else count)
         )
 
-    def _wire(self, operand: Any, place: int, number: int, base: int, turn: int) -> Any:
+    def _wire(self, operand: Any, place: int, number: int, base: int, iteration: int) -> Any:
         position, result = -1, 0
         if type(operand) is Variable:
             position, result = self.made.get(operand, (-1, 0))
             if position >= base:
                 return INSIDE, position - base, result
-        if turn:
+        if iteration:
             before = operands_of(self.steps[base - self.period + number])[place]
             if self._same(operand, before):
                 return (SAME,)
         if position >= self.start:
-            ago = turn - (position - self.start) // self.period
+            ago = iteration - (position - self.start) // self.period
             if ago <= _FURTHEST:
                 return FROM, ago, (position - self.start) % self.period, result
         return (VARIED,)
@@ -115,30 +115,34 @@ class _Reader:
             return False
         return bool(self._identities.of_value(a) == self._identities.of_value(b))
 
-    def goes_before(self, turn: int, wires: tuple[tuple[Any, ...], ...]) -> bool:
+    def goes_before(self, iteration: int, wires: tuple[tuple[Any, ...], ...]) -> bool:
         """Return whether an iteration may precede those with some roles of operands."""
-        for mine, theirs in zip(self.wires(turn), wires, strict=True):
+        for mine, theirs in zip(self.wires(iteration), wires, strict=True):
             for own, other in zip(mine, theirs, strict=True):
                 if (own[0] is INSIDE or other[0] is INSIDE) and own != other:
                     return False
         return True
 
-    def is_outside(self, turns: Turns) -> bool:
+    def is_outside(self, iterations: Iterations) -> bool:
         """Return whether all other operands are defined before the first iteration."""
-        for turn in range(turns.count):
-            base = turns.start + turn * self.period
-            for number, wires in enumerate(turns.wires):
+        for iteration in range(iterations.count):
+            base = iterations.start + iteration * self.period
+            for number, wires in enumerate(iterations.wires):
                 for place, wire in enumerate(wires):
-                    if wire[0] is SAME or wire[0] is VARIED or (wire[0] is FROM and turn < wire[1]):
+                    if (
+                        wire[0] is SAME
+                        or wire[0] is VARIED
+                        or (wire[0] is FROM and iteration < wire[1])
+                    ):
                         operand = operands_of(self.steps[base + number])[place]
                         if type(operand) is Variable and self.made.get(operand, (-1,))[0] >= (
-                            turns.start
+                            iterations.start
                         ):
                             return False
         return True
 
 
-def turns_of(steps: Sequence[Step], made: Made, stretch: Stretch) -> Turns | None:
+def iterations_of(steps: Sequence[Step], made: Made, stretch: Stretch) -> Iterations | None:
     """Return the longest run of iterations with the same data flow; `None` if there are not two.
 
     The values that the first iterations read from earlier ones come from outside of the loop.
@@ -147,44 +151,44 @@ def turns_of(steps: Sequence[Step], made: Made, stretch: Stretch) -> Turns | Non
     best = (0, 0)  # the number of iterations, and the last of them
     wires: Any = None
     here, last = 0, None
-    for turn in range(1, stretch.turns):
-        now = reader.wires(turn)
+    for iteration in range(1, stretch.iterations):
+        now = reader.wires(iteration)
         here = here + 1 if now == last else 1
         last = now
         if here > best[0]:
-            best, wires = (here, turn), now
+            best, wires = (here, iteration), now
     count, end = best
     if not count:
         return None
     first = end - count + 1
     if reader.goes_before(first - 1, wires):
         first, count = first - 1, count + 1
-    turns = Turns(stretch.start + first * stretch.period, stretch.period, count, wires)
-    return turns if count > 1 and reader.is_outside(turns) else None
+    iterations = Iterations(stretch.start + first * stretch.period, stretch.period, count, wires)
+    return iterations if count > 1 and reader.is_outside(iterations) else None
 
 
 def wires_of(
-    steps: Sequence[Step], made: Made, turns: Turns, turn: int, count: int
+    steps: Sequence[Step], made: Made, iterations: Iterations, iteration: int, count: int
 ) -> tuple[tuple[Any, ...], ...]:
     """Return the roles of the operands of the first steps of an iteration."""
-    reader = _Reader(steps, made, Stretch(turns.start, turns.stop, turns.period))
-    return reader.wires(turn, count)
+    reader = _Reader(steps, made, Stretch(iterations.start, iterations.stop, iterations.period))
+    return reader.wires(iteration, count)
 
 
-def values_of(steps: Sequence[Step], turns: Turns, number: int, place: int) -> list[Any]:
+def values_of(steps: Sequence[Step], iterations: Iterations, number: int, place: int) -> list[Any]:
     """Return an operand of a step in all iterations."""
-    return [operands_of(step)[place] for step in steps_of(steps, turns, number)]
+    return [operands_of(step)[place] for step in steps_of(steps, iterations, number)]
 
 
-def steps_of(steps: Sequence[Step], turns: Turns, number: int) -> list[Any]:
+def steps_of(steps: Sequence[Step], iterations: Iterations, number: int) -> list[Any]:
     """Return a step in all iterations."""
-    return list(steps[turns.start + number : turns.stop : turns.period])
+    return list(steps[iterations.start + number : iterations.stop : iterations.period])
 
 
-def differs(steps: Sequence[Step], turns: Turns, number: int) -> bool:
+def differs(steps: Sequence[Step], iterations: Iterations, number: int) -> bool:
     """Return whether the key of a step differs between iterations."""
-    if type(steps[turns.start + number]) is not Instruction:
+    if type(steps[iterations.start + number]) is not Instruction:
         return False
-    first, *rest = [step.params.get("key") for step in steps_of(steps, turns, number)]
+    first, *rest = [step.params.get("key") for step in steps_of(steps, iterations, number)]
     identity = Identities().of_value
     return any(key is not first and identity(key) != identity(first) for key in rest)

@@ -9,7 +9,7 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import LOOP, PARTS, ROW, Loop, stack_kind
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.loop_bodies import Body, body_of
-from fdbr.compiler.passes.loop_dataflow import Turns
+from fdbr.compiler.passes.loop_dataflow import Iterations
 from fdbr.compiler.passes.rules.views import full_key, view_of
 from fdbr.compiler.passes.sequences import Run, runs
 from fdbr.compiler.passes.steps import renamed
@@ -32,8 +32,8 @@ class Rolled:
         The number of single values that are read from its stacked results.
     """
 
-    def __init__(self, found: Turns, body: Body) -> None:
-        self.found, self.turns, self.body = found, body.turns, body
+    def __init__(self, found: Iterations, body: Body) -> None:
+        self.found, self.iterations, self.body = found, body.iterations, body
         self.taken = 0
         self._carry = [Variable(kind) for kind in body.carried]
         self._lasts: dict[tuple[int, int], Variable] = {}
@@ -53,7 +53,7 @@ class Rolled:
         place = number, result
         if place not in self._stacks:
             kind = self.body.made(place).kind
-            self._stacks[place] = Variable(stack_kind(kind, self.turns.count))
+            self._stacks[place] = Variable(stack_kind(kind, self.iterations.count))
         return self._stacks[place]
 
     def step(self, roll: Callable[[Program], Program]) -> Instruction:
@@ -63,7 +63,7 @@ class Rolled:
         program = Program("iteration", tuple(body.inputs), tuple(body.steps), tuple(outputs))
         loop = Loop(
             roll(program),
-            self.turns.count,
+            self.iterations.count,
             len(self._carry),
             len(self._lasts),
             tuple(body.rows),
@@ -86,7 +86,7 @@ class Emission:
         The loops in it, in order.
     """
 
-    def __init__(self, program: Program, found: Sequence[Turns]) -> None:
+    def __init__(self, program: Program, found: Sequence[Iterations]) -> None:
         self.old = program
         self.steps: Sequence[Step] = program.steps
         self.made: dict[Variable, tuple[int, int]] = {}
@@ -108,26 +108,26 @@ class Emission:
     def program(self, roll: Callable[[Program], Program]) -> Program:
         """Return the new program; ``roll`` finds the loops in the bodies of loops."""
         position = 0
-        for turns in self._found:
-            self._plain(position, turns.start)
-            body = body_of(self, turns)
+        for iterations in self._found:
+            self._plain(position, iterations.start)
+            body = body_of(self, iterations)
             if body is None:
-                self._plain(turns.start, turns.stop)
+                self._plain(iterations.start, iterations.stop)
             else:
-                self._plain(turns.start, body.turns.start)
-                self._loop(Rolled(turns, body))
-                self._plain(body.turns.stop, turns.stop)
-            position = turns.stop
+                self._plain(iterations.start, body.iterations.start)
+                self._loop(Rolled(iterations, body))
+                self._plain(body.iterations.stop, iterations.stop)
+            position = iterations.stop
         self._plain(position, len(self.steps))
         outputs = [self.value(output) for output in self.old.outputs]
         lines = [line.step(roll) if type(line) is Rolled else line for line in self._lines]
         return self.old.replace(lines, outputs)
 
-    def costly(self) -> Iterable[Turns]:
+    def costly(self) -> Iterable[Iterations]:
         """Yield the loops that do not pay, because single iterations' results are read."""
         for rolled in self._rolled:
-            turns = rolled.turns
-            if rolled.taken > max(_FEW, turns.count * turns.period // 4):
+            iterations = rolled.iterations
+            if rolled.taken > max(_FEW, iterations.count * iterations.period // 4):
                 yield rolled.found
 
     # --- steps ---------------------------------------------------------------------
@@ -135,8 +135,8 @@ class Emission:
     def _loop(self, rolled: Rolled) -> None:
         self._rolled.append(rolled)
         self._lines.append(rolled)
-        turns = rolled.turns
-        self._owners.update(dict.fromkeys(range(turns.start, turns.stop), rolled))
+        iterations = rolled.iterations
+        self._owners.update(dict.fromkeys(range(iterations.start, iterations.stop), rolled))
         for total in rolled.body.sums:
             self._names[total.total] = total.emit(self, rolled)
 
@@ -165,16 +165,16 @@ class Emission:
         rolled = self._owners.get(position)
         if rolled is None:
             return operand
-        number, turn = rolled.body.place(position)
+        number, iteration = rolled.body.place(position)
         if number in rolled.body.taken_out:  # the loop reads a row instead, so slice again
             step: Any = self.steps[position]
             sources = map(self.value, step.operands)
             new = self.emit(step.primitive, *sources, kind=operand.kind, **step.params)
-        elif turn == rolled.turns.count - 1:
+        elif iteration == rolled.iterations.count - 1:
             new = rolled.final(number, result)
         else:
-            new = self._row(rolled.stack(number, result), turn, operand.kind)
-        rolled.taken += turn < rolled.turns.count - 1
+            new = self._row(rolled.stack(number, result), iteration, operand.kind)
+        rolled.taken += iteration < rolled.iterations.count - 1
         self._names[operand] = new
         return new
 
@@ -198,23 +198,23 @@ class Emission:
             if type(source) is not Variable:
                 return None
             view = view_of(kind_of(source).shape, step.params["key"])
-            if view is not None and not self._is_of_one_turn(source):
+            if view is not None and not self._is_of_one_iteration(source):
                 return (source, view.form), np.array(view.first)
         rolled = self._owners.get(position)
         if rolled is None or operand in self._names:
             return None
-        number, turn = rolled.body.place(position)
-        return (rolled, number, result), np.array([turn])
+        number, iteration = rolled.body.place(position)
+        return (rolled, number, result), np.array([iteration])
 
-    def _is_of_one_turn(self, source: Any) -> bool:
+    def _is_of_one_iteration(self, source: Any) -> bool:
         if type(source) is not Variable or source in self._names:
             return False
         position, _ = self.made.get(source, (-1, 0))
         rolled = self._owners.get(position)
         if rolled is None:
             return False
-        number, turn = rolled.body.place(position)
-        return number not in rolled.body.taken_out and turn != rolled.turns.count - 1
+        number, iteration = rolled.body.place(position)
+        return number not in rolled.body.taken_out and iteration != rolled.iterations.count - 1
 
     def stacked(self, run: Run, operands: Sequence[Any]) -> tuple[Any, int, int]:
         """Return an array that contains the values of a run, the first row, and the step."""

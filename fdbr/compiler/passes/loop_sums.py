@@ -13,7 +13,7 @@ import attrs
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import ADD_PARTS
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
-from fdbr.compiler.passes.loop_dataflow import FROM, INSIDE, Turns, differs, steps_of
+from fdbr.compiler.passes.loop_dataflow import FROM, INSIDE, Iterations, differs, steps_of
 from fdbr.compiler.passes.rules.views import full_key, view_of
 
 __all__ = ["PartsSum", "sums_of"]
@@ -52,23 +52,23 @@ class PartsSum:
         return total
 
 
-def sums_of(emission: Any, turns: Turns, taken_out: Container[int]) -> list[PartsSum]:
+def sums_of(emission: Any, iterations: Iterations, taken_out: Container[int]) -> list[PartsSum]:
     """Return the sums in a loop; ``taken_out`` are steps that its body omits."""
     found = []
-    for number in range(turns.period):
-        step = emission.steps[turns.start + number]
+    for number in range(iterations.period):
+        step = emission.steps[iterations.start + number]
         if type(step) is not Instruction or step.primitive is not op.UNSLICE:
             continue
-        wire = turns.wires[number][0]
+        wire = iterations.wires[number][0]
         if wire[0] is not INSIDE or wire[1] in taken_out:
             continue
-        if not differs(emission.steps, turns, number):
+        if not differs(emission.steps, iterations, number):
             continue
-        steps = _apart(emission, turns, number)
-        adding = None if steps is None else _adding(emission, turns, number)
+        steps = _apart(emission, iterations, number)
+        adding = None if steps is None else _adding(emission, iterations, number)
         if steps is None or adding is None:
             continue
-        sums = steps_of(emission.steps, turns, adding)
+        sums = steps_of(emission.steps, iterations, adding)
         start = next(operand for operand in sums[0].operands if operand is not step.outs[0])
         total = sums[-1].outs[0]
         key = full_key(total.kind.shape, step.params["key"])
@@ -76,18 +76,18 @@ def sums_of(emission: Any, turns: Turns, taken_out: Container[int]) -> list[Part
     return found
 
 
-def _adding(emission: Any, turns: Turns, number: int) -> int | None:
+def _adding(emission: Any, iterations: Iterations, number: int) -> int | None:
     """Return the step that adds a step's result to a total, if nothing else reads either."""
     readers, made = emission.readers, emission.made
-    steps = steps_of(emission.steps, turns, number)
+    steps = steps_of(emission.steps, iterations, number)
     places = [readers.get(step.outs[0], []) for step in steps]
     if any(len(place) != 1 for place in places):
         return None
-    adding = places[0][0] - turns.start
-    if adding >= turns.period:
+    adding = places[0][0] - iterations.start
+    if adding >= iterations.period:
         return None
-    sums = steps_of(emission.steps, turns, adding)
-    step, wires = sums[0], turns.wires[adding]
+    sums = steps_of(emission.steps, iterations, adding)
+    step, wires = sums[0], iterations.wires[adding]
     if type(step) is not Instruction or step.primitive is not op.ADD:
         return None
     others = [i for i, wire in enumerate(wires) if wire != (INSIDE, number, 0)]
@@ -102,10 +102,10 @@ def _adding(emission: Any, turns: Turns, number: int) -> int | None:
     return adding if kind_of(steps[0].operands[0]).dtype == kind.dtype else None
 
 
-def _apart(emission: Any, turns: Turns, number: int) -> tuple[int, ...] | None:
+def _apart(emission: Any, iterations: Iterations, number: int) -> tuple[int, ...] | None:
     """Return the shift of a key along each axis between iterations; `None` if it varies."""
     views = []
-    for step in steps_of(emission.steps, turns, number):
+    for step in steps_of(emission.steps, iterations, number):
         view = view_of(step.params["shape"], step.params["key"])
         if view is None:
             return None

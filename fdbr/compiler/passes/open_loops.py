@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, has_effect
-from fdbr.compiler.passes.loop_dataflow import Made, Turns, steps_of, wires_of
+from fdbr.compiler.passes.loop_dataflow import Iterations, Made, steps_of, wires_of
 
 __all__ = ["may_open", "opened"]
 
@@ -29,17 +29,19 @@ def may_open(program: Program) -> bool:
     return len(known) > len(set(known))
 
 
-def opened(steps: Sequence[Step], made: Made, turns: Turns) -> tuple[Turns, int] | None:
+def opened(
+    steps: Sequence[Step], made: Made, iterations: Iterations
+) -> tuple[Iterations, int] | None:
     """Return the open loop in some iterations, and the number of its guard step; else `None`."""
-    for number in range(turns.period):
-        guards = steps_of(steps, turns, number)
+    for number in range(iterations.period):
+        guards = steps_of(steps, iterations, number)
         place = getattr(guards[-1], "place", None)
         if type(guards[-1]) is not Guard or place is None:
             continue
         same = 0
-        while same < turns.count and guards[-1 - same].place == place:
+        while same < iterations.count and guards[-1 - same].place == place:
             same += 1
-        loop = turns.without(turns.count - same, 0)
+        loop = iterations.without(iterations.count - same, 0)
         if (
             same >= _FEWEST
             and _ends(steps, made, loop, number)
@@ -49,46 +51,51 @@ def opened(steps: Sequence[Step], made: Made, turns: Turns) -> tuple[Turns, int]
     return None
 
 
-def _ends(steps: Sequence[Step], made: Made, turns: Turns, number: int) -> bool:
+def _ends(steps: Sequence[Step], made: Made, iterations: Iterations, number: int) -> bool:
     """Return whether an iteration starts after the last one, and its guard has another outcome."""
-    if turns.stop + number >= len(steps):
+    if iterations.stop + number >= len(steps):
         return False
-    first: Any = steps[turns.start + number]
-    last: Any = steps[turns.stop + number]
+    first: Any = steps[iterations.start + number]
+    last: Any = steps[iterations.stop + number]
     if type(last) is not Guard or last.place != first.place or last.answer == first.answer:
         return False
     for i in range(number):
-        one, other = steps[turns.start + i], steps[turns.stop + i]
+        one, other = steps[iterations.start + i], steps[iterations.stop + i]
         if type(one) is not type(other) or not _alike(one, other):
             return False
-    return wires_of(steps, made, turns, turns.count, number + 1) == turns.wires[: number + 1]
+    return (
+        wires_of(steps, made, iterations, iterations.count, number + 1)
+        == iterations.wires[: number + 1]
+    )
 
 
-def _is_steady(steps: Sequence[Step], made: Made, turns: Turns, number: int) -> bool:
+def _is_steady(steps: Sequence[Step], made: Made, iterations: Iterations, number: int) -> bool:
     """Return whether Python's variables hold invariant values or those of the last iteration.
 
     Values that are swapped or delayed by an iteration depend on the number of iterations.
     """
-    stop: Any = steps[turns.stop + number]
-    guards = [*steps_of(steps, turns, number), stop]
+    stop: Any = steps[iterations.stop + number]
+    guards = [*steps_of(steps, iterations, number), stop]
     if len({len(guard.around) for guard in guards}) > 1:
         return False
     return all(
-        _is_steady_value(column, made, turns, number)
+        _is_steady_value(column, made, iterations, number)
         for column in zip(*(guard.around for guard in guards), strict=True)
     )
 
 
-def _is_steady_value(values: Sequence[Any], made: Made, turns: Turns, number: int) -> bool:
+def _is_steady_value(
+    values: Sequence[Any], made: Made, iterations: Iterations, number: int
+) -> bool:
     """Return whether a variable's value is invariant, or defined in the last iteration."""
     if all(value is values[0] for value in values):
         return True
     places = set()
-    for turn, value in enumerate(values):
-        if turn:
+    for iteration, value in enumerate(values):
+        if iteration:
             position, result = made.get(value, (-1, 0)) if type(value) is Variable else (-1, 0)
-            place = position - (turns.start + turn * turns.period)
-            if not number - turns.period < place <= number:
+            place = position - (iterations.start + iteration * iterations.period)
+            if not number - iterations.period < place <= number:
                 return False
             places.add((place, result))
     return len(places) == 1

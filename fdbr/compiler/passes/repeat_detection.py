@@ -39,14 +39,14 @@ class Stretch:
     period: int
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         """The number of periods in it."""
         return (self.stop - self.start) // self.period
 
     @property
     def saved(self) -> int:
         """The number of steps that a loop saves."""
-        return (self.turns - 1) * self.period
+        return (self.iterations - 1) * self.period
 
 
 class _Looks:

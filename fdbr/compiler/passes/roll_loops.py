@@ -9,7 +9,7 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, has_effect, kind_of
 from fdbr.compiler.passes.cse import cse
 from fdbr.compiler.passes.dce import dce
-from fdbr.compiler.passes.loop_dataflow import Turns, turns_of
+from fdbr.compiler.passes.loop_dataflow import Iterations, iterations_of
 from fdbr.compiler.passes.loop_emission import Emission
 from fdbr.compiler.passes.open_loops import may_open, opened
 from fdbr.compiler.passes.repeat_detection import Stretch, looks_of, stretches
@@ -47,7 +47,7 @@ def roll_loops(program: Program, least: int | None = None) -> Program:
     if any(map(has_effect, program.steps)):
         program = schedule_guards(program)  # side effects come after all iterations
     program = cse(dce(program))
-    refused: list[Turns] = []
+    refused: list[Iterations] = []
     while True:
         found = _Search(program, least, refused).loops()
         if not found:
@@ -69,7 +69,7 @@ def _is_heavy(step: Step) -> bool:
 class _Search:
     """Finds the loops in a program."""
 
-    def __init__(self, program: Program, least: int, refused: Sequence[Turns]) -> None:
+    def __init__(self, program: Program, least: int, refused: Sequence[Iterations]) -> None:
         self.steps: Sequence[Step] = program.steps
         self.numbers = looks_of(self.steps)
         self.heavy = np.array(list(map(_is_heavy, self.steps)))
@@ -80,25 +80,25 @@ class _Search:
             for number, out in enumerate(step.outs):
                 self.made[out] = position, number
 
-    def loops(self) -> list[Turns]:
+    def loops(self) -> list[Iterations]:
         """Return the loops in order."""
         found = self._within(0, len(self.steps), self.least)
-        for turns in list(found):
-            read = self._readers_of(turns)
+        for iterations in list(found):
+            read = self._readers_of(iterations)
             bounds = [0, *(p for t in found for p in (t.start, t.stop)), len(self.steps)]
             for start, stop in zip(bounds[::2], bounds[1::2], strict=True):
                 more = self._within(start, stop, _LITTLE) if stop - start > _LITTLE else []
                 found += [t for t in more if any(t.start <= p < t.stop for p in read)]
-            found.sort(key=lambda turns: turns.start)
+            found.sort(key=lambda iterations: iterations.start)
         return found
 
-    def _readers_of(self, turns: Turns) -> list[int]:
+    def _readers_of(self, iterations: Iterations) -> list[int]:
         """Return the positions of steps after a loop that read results of its iterations."""
-        made = {out for step in self.steps[turns.start : turns.stop] for out in step.outs}
-        later = range(turns.stop, len(self.steps))
+        made = {out for step in self.steps[iterations.start : iterations.stop] for out in step.outs}
+        later = range(iterations.stop, len(self.steps))
         return [p for p in later if not made.isdisjoint(self.steps[p].reads)]
 
-    def _within(self, start: int, stop: int, least: int) -> list[Turns]:
+    def _within(self, start: int, stop: int, least: int) -> list[Iterations]:
         """Return the loops between two positions."""
         best = self._best(start, stop, least)
         if best is None:
@@ -106,22 +106,22 @@ class _Search:
         before = self._within(start, best.start, least)
         return [*before, best, *self._within(best.stop, stop, least)]
 
-    def _best(self, start: int, stop: int, least: int) -> Turns | None:
+    def _best(self, start: int, stop: int, least: int) -> Iterations | None:
         best, most = None, least - 1
         for stretch in islice(stretches(self.numbers[start:stop]), _TRIALS):
             if stretch.saved <= (0 if self.may_open and most < _ANY else most):
                 break
             moved = Stretch(stretch.start + start, stretch.stop + start, stretch.period)
-            turns = turns_of(self.steps, self.made, moved)
-            if turns is None or any(map(turns.overlaps, self.refused)):
+            iterations = iterations_of(self.steps, self.made, moved)
+            if iterations is None or any(map(iterations.overlaps, self.refused)):
                 continue
-            saved = (turns.count - 1) * turns.period
-            if self.may_open and opened(self.steps, self.made, turns) is not None:
+            saved = (iterations.count - 1) * iterations.period
+            if self.may_open and opened(self.steps, self.made, iterations) is not None:
                 saved += _ANY
-            elif turns.count < _FEWEST:
+            elif iterations.count < _FEWEST:
                 continue
-            if self.heavy[turns.start : turns.stop].any():
+            if self.heavy[iterations.start : iterations.stop].any():
                 saved //= _HEAVY
             if saved > most:
-                best, most = turns, saved
+                best, most = iterations, saved
         return best

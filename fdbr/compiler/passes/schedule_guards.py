@@ -51,7 +51,7 @@ def _first_guards(program: Program, number: int) -> dict[Step, int]:
     """Return for each guard, and each step that one depends on, the number of the first guard."""
     wanted: dict[Variable, int] = {}
     urgency: dict[Step, int] = {}
-    late = meeting = len(program.steps)
+    late = collective = len(program.steps)
     for step in reversed(program.steps):
         if is_guarded(step):
             number -= 1
@@ -59,7 +59,7 @@ def _first_guards(program: Program, number: int) -> dict[Step, int]:
         else:
             mine = min([wanted.get(out, late) for out in step.outs], default=-1)
             if is_collective(step):
-                mine = meeting = min(mine, meeting)
+                mine = collective = min(mine, collective)
             if mine == late:
                 continue
         urgency[step] = mine

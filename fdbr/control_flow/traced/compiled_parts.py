@@ -189,9 +189,9 @@ class WayBack(Part):
         self._known: dict[tuple[int, int], Way] = {}
         self._there: dict[There, There] = {}
 
-    def there(self, slopes: Iterable[tuple[int, Kind]]) -> There:
+    def there(self, derivatives: Iterable[tuple[int, Kind]]) -> There:
         """Return the unique object that represents the registers that have a cotangent."""
-        there = tuple(sorted(slopes, key=itemgetter(0)))
+        there = tuple(sorted(derivatives, key=itemgetter(0)))
         return self._there.setdefault(there, there)
 
     def known(self, block: int, there: There) -> Way | None:
@@ -244,18 +244,18 @@ class WayBack(Part):
         code = _compiled(blocks, False, shown, waits, len(self._blocks))
         return Made(code, shown, results, numbers)
 
-    def run(self, log: Any, slopes: Mapping[int, Any]) -> dict[int, Any] | None:
+    def run(self, log: Any, derivatives: Mapping[int, Any]) -> dict[int, Any] | None:
         """Return the final cotangents by registers; `None` if a step is not compiled."""
         now = self.now
         if now is None:
             return None
-        there = self.there((i, kind_of(slope)) for i, slope in slopes.items())
+        there = self.there((i, kind_of(slope)) for i, slope in derivatives.items())
         start = now.numbers.get((log.last(), there))
         if start is None:
             return None
         given: list[Any] = [None] * len(now.shown)
         for pair in there:
-            given[now.shown[pair]] = slopes[pair[0]]
+            given[now.shown[pair]] = derivatives[pair[0]]
         found = now.code.run(start, given, log, now.results)
         if found is None:
             return None

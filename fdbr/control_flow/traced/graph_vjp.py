@@ -74,14 +74,14 @@ class _Pullback:
         given, added = operands[:count], iter(operands[count : count + more])
         point = operands[count + more :]
 
-        def turn(*moved: Any) -> list[Any]:
+        def iteration(*moved: Any) -> list[Any]:
             new = iter(moved)
             full = [next(new) if one else v for one, v in zip(self._own, point, strict=True)]
             outs = evaluate(self._program, full)[self._first :]
             return [out for out, one in zip(outs, self._there, strict=True) if one]
 
         moved = [v for v, one in zip(point, self._own, strict=True) if one]
-        outs, pull = vjp(turn, *moved, unused="none")
+        outs, pull = vjp(iteration, *moved, unused="none")
         # Blocks with other dtypes may write the same register, which has the widest of them.
         found = pull([_in_dtype_of(out, slope) for out, slope in zip(outs, given, strict=True)])
         results = []
@@ -121,16 +121,16 @@ class _Way:
     def __call__(self, operands: list[Any]) -> list[Any]:
         block, count = self._block, len(self.reads)
         before = dict(zip(self.reads, operands, strict=False))
-        slopes = dict(before)
-        moved = [(source, slopes.pop(i, None)) for i, source in block.moves]
-        outs = [slopes.pop(i, None) for i in block.writes]
+        derivatives = dict(before)
+        moved = [(source, derivatives.pop(i, None)) for i, source in block.moves]
+        outs = [derivatives.pop(i, None) for i in block.writes]
         for source, slope in moved:
             if slope is not None:
-                old = slopes.get(source)
-                slopes[source] = slope if old is None else old + slope
+                old = derivatives.get(source)
+                derivatives[source] = slope if old is None else old + slope
         if any(slope is not None for slope in outs) and any(self._own):
             read = [i for i, one in zip(block.reads, self._own, strict=True) if one]
-            sums = [slopes.get(i) for i in read]
+            sums = [derivatives.get(i) for i in read]
             there = tuple([slope is not None for slope in outs])
             known = tuple([slope is not None for slope in sums])
             pullback = _pullback(block, self._own, there, known)
@@ -138,10 +138,10 @@ class _Way:
             found = iter(pullback([*given, *operands[count:]]))
             for i, one in zip(read, pullback.gives, strict=True):
                 if one:
-                    slopes[i] = next(found)
-        self.writes = tuple(i for i in slopes if slopes[i] is not before.get(i))
-        self.lost = frozenset(before) - frozenset(slopes)
-        return [slopes[i] for i in self.writes]
+                    derivatives[i] = next(found)
+        self.writes = tuple(i for i in derivatives if derivatives[i] is not before.get(i))
+        self.lost = frozenset(before) - frozenset(derivatives)
+        return [derivatives[i] for i in self.writes]
 
 
 def _way(
@@ -178,16 +178,16 @@ def _way(
     return Way(body, reads, writes, there) if writes else Way(None, (), (), there)
 
 
-def _operands(slopes: dict[int, Any], leaves: Leaves, reads: tuple[int, ...]) -> list[Any]:
-    return [*(slopes[i] for i in reads), *leaves]
+def _operands(derivatives: dict[int, Any], leaves: Leaves, reads: tuple[int, ...]) -> list[Any]:
+    return [*(derivatives[i] for i in reads), *leaves]
 
 
 def _example(
     there: There, leaves: Leaves, own: Sequence[bool], lane: int, reads: tuple[int, ...]
 ) -> list[Any]:
     kinds = dict(there)
-    slopes = [scalar(np.ones(kinds[i].shape, kinds[i].dtype)) for i in reads]
-    return [*slopes, *(v[lane] if one else v for v, one in zip(leaves, own, strict=True))]
+    derivatives = [scalar(np.ones(kinds[i].shape, kinds[i].dtype)) for i in reads]
+    return [*derivatives, *(v[lane] if one else v for v, one in zip(leaves, own, strict=True))]
 
 
 def _kind_in_registers(kind: Kind) -> Kind:
@@ -196,44 +196,44 @@ def _kind_in_registers(kind: Kind) -> Kind:
 
 def back_over(graph: Graph, path: Path, wanted: tuple[int, ...], outs: list[Any]) -> list[Any]:
     """Return the cotangents of the wanted operands; `None` for those that have none."""
-    slopes = {-1 - i: scalar(slope) for i, slope in enumerate(outs) if slope is not None}
+    derivatives = {-1 - i: scalar(slope) for i, slope in enumerate(outs) if slope is not None}
     back = graph.machine.back(wanted)
     if path.log is not None:
-        found = back.run(path.log, slopes)
+        found = back.run(path.log, derivatives)
         if found is not None:
             return [found.get(i) for i in wanted]
     with graph.machine.accounting():
-        _back_by_python(graph, path, wanted, slopes, back)
-    return [slopes.get(i) for i in wanted]
+        _back_by_python(graph, path, wanted, derivatives, back)
+    return [derivatives.get(i) for i in wanted]
 
 
 def _back_by_python(
-    graph: Graph, path: Path, wanted: tuple[int, ...], slopes: dict[int, Any], back: WayBack
+    graph: Graph, path: Path, wanted: tuple[int, ...], derivatives: dict[int, Any], back: WayBack
 ) -> None:
     active = _active(graph, wanted)
     numbers = {id(block): number for number, block in enumerate(graph.blocks)}
-    there = back.there((i, kind_of(slope)) for i, slope in slopes.items())
+    there = back.there((i, kind_of(slope)) for i, slope in derivatives.items())
     for block, leaves in path.back(graph):
         number = numbers[id(block)]
         way = back.known(number, there)
         if way is None:
             own = _moving(block, leaves, active)
-            new = _way(block, own, there, functools.partial(_operands, slopes, leaves))
+            new = _way(block, own, there, functools.partial(_operands, derivatives, leaves))
             way = back.learn(number, there, new)
         if way.body is not None:
-            operands = _operands(slopes, leaves, way.reads)
+            operands = _operands(derivatives, leaves, way.reads)
             run = way.body.code(operands).run if block.compiles else way.body.steps(operands)
-            slopes.update(zip(way.writes, map(scalar, run(*operands)), strict=True))
-        if len(slopes) > len(way.after):
-            for i in set(slopes) - {i for i, _ in way.after}:
-                del slopes[i]
+            derivatives.update(zip(way.writes, map(scalar, run(*operands)), strict=True))
+        if len(derivatives) > len(way.after):
+            for i in set(derivatives) - {i for i, _ in way.after}:
+                del derivatives[i]
         there = way.after
 
 
 # --- batches ------------------------------------------------------------------------
 
 
-class _Slopes:
+class _Derivatives:
     """Cotangents of registers for a batch, and masks of the examples that have one.
 
     They are zero for the other examples.
@@ -288,14 +288,14 @@ def _back_apart(
     size = len(path.logs)
     found: list[Any] = [None] * len(wanted)
     for lane, log in enumerate(path.logs):
-        slopes = {-1 - i: scalar(s[lane]) for i, s in enumerate(given) if s is not None}
-        ends = back.run(log, slopes)
+        derivatives = {-1 - i: scalar(s[lane]) for i, s in enumerate(given) if s is not None}
+        ends = back.run(log, derivatives)
         if ends is None:
             alone = Path()
             alone.log = log
             with graph.machine.accounting():
-                _back_by_python(graph, alone, wanted, slopes, back)
-            ends = slopes
+                _back_by_python(graph, alone, wanted, derivatives, back)
+            ends = derivatives
         for place, register in enumerate(wanted):
             slope = ends.get(register)
             if slope is not None:
@@ -338,7 +338,7 @@ def _back_together(
     graph: Graph, path: LanesPath, wanted: tuple[int, ...], given: list[Any], size: int
 ) -> list[Any]:
     """Run the backward pass over blocks that examples have run together."""
-    slopes = _Slopes(size)
+    derivatives = _Derivatives(size)
     apart = is_apart(graph, size)
     active = _active(graph, wanted)
     everybody = np.ones(size, bool)
@@ -349,13 +349,13 @@ def _back_together(
             if block.question is None:
                 outs = [end and (end[0], mask) for end in ends]
             else:
-                moved = [(source, slopes.take(i, mask)) for i, source in block.moves]
-                outs = [slopes.take(i, mask) for i in block.writes]
+                moved = [(source, derivatives.take(i, mask)) for i, source in block.moves]
+                outs = [derivatives.take(i, mask) for i in block.writes]
                 for source, slope in moved:
                     if slope is not None:
-                        slopes.add(source, *slope)
-            _back_over_lanes(block, mask, leaves, own, outs, slopes, active, apart)
-    return [slopes.get(i) for i in wanted]
+                        derivatives.add(source, *slope)
+            _back_over_lanes(block, mask, leaves, own, outs, derivatives, active, apart)
+    return [derivatives.get(i) for i in wanted]
 
 
 def _back_over_lanes(
@@ -364,7 +364,7 @@ def _back_over_lanes(
     leaves: Leaves,
     own: tuple[bool, ...],
     outs: list[Any],
-    slopes: _Slopes,
+    derivatives: _Derivatives,
     active: set[int],
     apart: bool,
 ) -> None:
@@ -385,13 +385,13 @@ def _back_over_lanes(
         operands = [*cotangents, *points]
         flags = (*(True for _ in cotangents), *own)
         key = "back", moving, there
-        body = batched_body(block, key, pullback, operands, flags, slopes.size)
+        body = batched_body(block, key, pullback, operands, flags, derivatives.size)
         everything = [*operands, *body.found]
         run = body.steps(everything) if apart else body.code(everything).run
         found = iter(run(*everything))
         for i, one in zip(read, pullback.gives, strict=True):
             if one:
-                slopes.add(i, next(found), group)
+                derivatives.add(i, next(found), group)
 
 
 def _groups(outs: list[Any], mask: Any) -> list[tuple[Any, tuple[bool, ...]]]:

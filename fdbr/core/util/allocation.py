@@ -1,4 +1,4 @@
-"""How much freed memory the process keeps for its next allocations."""
+"""Memory that the allocator keeps for the next allocations when it is freed."""
 
 import contextlib
 import ctypes

@@ -31,7 +31,7 @@ def fold_in_rank(key: Any, comm: Communicator) -> Any:
     program is: parameters at the beginning, the order of examples, the choice of hyperparameters.
 
     Fold the rank in where a key is used, ``random.split(state_key)`` first and `fold_in_rank` of
-    the one that the step draws with: the state then is the same on all ranks, and a run goes on
+    the one that the step draws with: the state then is the same on all ranks, and a run continues
     from it on another number of them.
 
     Parameters

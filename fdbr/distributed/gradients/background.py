@@ -1,4 +1,4 @@
-"""Collectives that go on while the program computes."""
+"""Collectives that continue while the program computes."""
 
 import contextlib
 import queue
@@ -22,7 +22,7 @@ _observer: ContextVar[Callable[[Span], None] | None] = ContextVar("observer", de
 
 @contextlib.contextmanager
 def observing(seen: Callable[[Span], None]) -> Any:
-    """Have ``seen((name, begin, end))`` called for what goes on in the background of a block."""
+    """Have ``seen((name, begin, end))`` called for what continues in the background of a block."""
     token = _observer.set(seen)
     try:
         yield
@@ -78,7 +78,7 @@ class Background:
     """A thread that calls collectives of its own, in the order in which they are asked for.
 
     Its communicator is a duplicate, so that what it calls does not meet what the program calls.
-    The two go on at once: whatever waits, or copies, leaves Python to the other.
+    The two continue at once: whatever waits, or copies, leaves Python to the other.
 
     Attributes
     ----------

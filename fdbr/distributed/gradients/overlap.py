@@ -7,7 +7,7 @@ from typing import Any
 
 from fdbr import ops
 from fdbr.compiler.capture.tracers import CaptureTrace
-from fdbr.core.collective_log import meetings
+from fdbr.core.collective_log import collective_count
 from fdbr.core.lazy_cotangents import settled
 from fdbr.core.tracer import Tracer
 from fdbr.distributed.arguments import communicator_of, wire_of
@@ -45,7 +45,7 @@ def value_and_grad(
     """A function that gives the value of ``f``, and its gradient averaged over the ranks.
 
     The gradient is that of `fdbr.value_and_grad`, followed by `average_gradients`; but what
-    backward has finished is sent while it goes on with the rest: a bucket of leaves as soon as
+    backward has finished is sent while it continues with the rest: a bucket of leaves as soon as
     backward has visited the operation that used them first. The order of buckets, and of each
     summation, depends on nothing but the shapes of the leaves, so a run has the same bits when it
     is repeated. A jitted step that calls this function does the same. The same averages are made
@@ -58,7 +58,7 @@ def value_and_grad(
         As in `fdbr.value_and_grad`; the value and further results are this rank's own.
     comm
         The ranks. Each calls this function, at the same place: the first time a communicator of
-        its own is made for what goes on in the background.
+        its own is made for what continues in the background.
     argnums, has_aux
         As there.
     weight
@@ -142,9 +142,9 @@ class _Scaled:
         self._communicates = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        before = meetings()
+        before = collective_count()
         out = self._f(*args, **kwargs)
-        self._communicates = meetings() != before
+        self._communicates = collective_count() != before
         value = out[0] if self._has_aux and isinstance(out, tuple) and len(out) == 2 else out
         if not is_inexact(value) or (self._has_aux and value is out):
             return out  # which is an error, and says so
@@ -174,7 +174,7 @@ def _chosen(args: Sequence[Any], argnums: Any) -> tuple[Any, ...]:
 
 
 class _Begun:
-    """The averages of one step, which goes on."""
+    """The averages of one step, which continues."""
 
     def __init__(self, how: Averaging, loss: Any, around: Sequence[CaptureTrace]) -> None:
         self.bytes = how.bytes
@@ -198,7 +198,7 @@ def _bytes(kind: CotangentAval) -> int:
 def _sent_by(begun: _Begun) -> Any:
     """A backward pass that begins with buckets as they get ready: see `with_gradient`."""
 
-    def slopes(roots: list[Any], inputs: list[Inputs]) -> list[Any]:
+    def derivatives(roots: list[Any], inputs: list[Inputs]) -> list[Any]:
         places = [
             (which, i, *one)
             for which, argument in enumerate(inputs)
@@ -226,4 +226,4 @@ def _sent_by(begun: _Begun) -> Any:
                 leaves[which][i] = mean
         return [one.gradient_of(row) for one, row in zip(inputs, leaves, strict=True)]
 
-    return slopes
+    return derivatives

@@ -15,7 +15,7 @@ import numpy as np
 
 from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.core.array_modules import array_module, copy_of, lock
-from fdbr.core.collective_log import met, note_meeting
+from fdbr.core.collective_log import met, note_collective
 from fdbr.core.effects import before_effect, effects_are_had
 from fdbr.core.primitive import Facts, Primitive
 from fdbr.core.tracer import Trace, running
@@ -96,7 +96,7 @@ def _taken(number: Any) -> Any:
 
 def _round(*weight: Any, how: Averaging) -> Sequence[Any]:
     before_effect()
-    note_meeting()
+    note_collective()
     if not effects_are_had():
         return (np.int64(0),)
     given = weight[0] if weight else None
@@ -113,7 +113,7 @@ def _round(*weight: Any, how: Averaging) -> Sequence[Any]:
 
 def _bucket(number: Any, *arrays: Any) -> Sequence[Any]:
     before_effect()
-    note_meeting()
+    note_collective()
     if not effects_are_had():
         return (np.int64(0),)
     kinds = [(shape, str(dtype)) for shape, dtype in map(_kind, arrays)]
@@ -122,7 +122,7 @@ def _bucket(number: Any, *arrays: Any) -> Sequence[Any]:
 
 def _wait(number: Any, *, kinds: Any) -> Sequence[Any]:
     before_effect()
-    note_meeting()
+    note_collective()
     if not effects_are_had():
         made = [xp.zeros(shape, dtype) for shape, dtype, xp in kinds]
         return [lock(array) if array.shape else array[()] for array in made]

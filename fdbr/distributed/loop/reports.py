@@ -50,7 +50,7 @@ def aggregate(
         The names of metrics that are added up, and no means: what `fdbr.train.micro_average`
         behind this stage divides by one another.
     name
-        Under which the sums are kept, with which a resumed run goes on.
+        Under which the sums are kept, with which a resumed run continues.
 
     Returns
     -------

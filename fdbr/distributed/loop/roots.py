@@ -17,8 +17,8 @@ def on_root(comm: Communicator, *stages: Stage, root: int = 0) -> Stage:
     """Stages that only one rank has: logs, plots, displays.
 
     The other ranks pass their reports through.  What the stages make of a report, for instance
-    means, stays among them: the root goes on with the report that came, as the others do, and with
-    what the stages keep.
+    means, stays among them: the root continues with the report that came, as the others do, and
+    with what the stages keep.
 
     Parameters
     ----------

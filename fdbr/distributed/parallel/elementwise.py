@@ -79,9 +79,9 @@ def _small(params: Any) -> list[Any]:
         large = large or limit > 3
         shapes.append((*(min(n, 2) for n in shape[:-2]), *(min(n, limit) for n in shape[-2:])))
     made = []
-    for turn, scale in enumerate((1.0, *_SCALES)):
+    for iteration, scale in enumerate((1.0, *_SCALES)):
         values = [
-            _numbers(shape, leaf, index + 7 * turn) * scale
+            _numbers(shape, leaf, index + 7 * iteration) * scale
             for index, (shape, leaf) in enumerate(zip(shapes, leaves, strict=True))
         ]
         made.append(tree.unflatten(structure, values))

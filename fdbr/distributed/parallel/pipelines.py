@@ -101,7 +101,7 @@ def pipeline(
                 if checkpoint:
                     out, kept[i] = function(params, given), (function, given)
                 else:
-                    out, kept[i] = _pulled(function, params, given)
+                    out, kept[i] = _vjp(function, params, given)
                 if last:
                     value = value + out
                 else:
@@ -117,12 +117,12 @@ def pipeline(
                 *front, like = held
                 held = tuple(front) if checkpoint else front[0]
             if checkpoint:
-                _, held = _pulled(held[0], params, held[1])
+                _, held = _vjp(held[0], params, held[1])
             ct = 1.0 if last else receive(like, comm, comm.rank + 1, _BACKWARD_TAG)
-            slopes = held(ct)
-            grads = slopes[0] if grads is None else tree.map(ops.add, grads, slopes[0])
+            derivatives = held(ct)
+            grads = derivatives[0] if grads is None else tree.map(ops.add, grads, derivatives[0])
             if not first:
-                send(slopes[1], comm, comm.rank - 1, _BACKWARD_TAG)
+                send(derivatives[1], comm, comm.rank - 1, _BACKWARD_TAG)
         return broadcast(value, comm, comm.size - 1), grads
 
     def _stage(target: Any, share: float) -> Callable[[Any, Any], Any]:
@@ -130,7 +130,7 @@ def pipeline(
             return stage
         return lambda params, x: share * loss(stage(params, x), target)
 
-    def _pulled(function: Any, params: Any, given: Any) -> tuple[Any, Any]:
+    def _vjp(function: Any, params: Any, given: Any) -> tuple[Any, Any]:
         if first:  # whose input may be integers, and gets no cotangent
             out, pull = transforms.vjp(lambda params: function(params, given), params)
             return out, lambda ct: _pair(pull(ct))
@@ -140,8 +140,8 @@ def pipeline(
     return step
 
 
-def _pair(slopes: Any) -> Any:
-    return (slopes[0] if isinstance(slopes, tuple) else slopes, None)
+def _pair(derivatives: Any) -> Any:
+    return (derivatives[0] if isinstance(derivatives, tuple) else derivatives, None)
 
 
 def _check(plan: Any, size: int, count: int) -> None:

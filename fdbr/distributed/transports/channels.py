@@ -1,7 +1,7 @@
 """Messages of arrays on devices from one rank to another, over NCCL.
 
 NCCL's own messages have no tags, and a device that sends waits until the other one receives.  Here
-a thread sends, so that a rank goes on, and the bytes of all messages to one rank go one after the
+a thread sends, so that a rank continues, and the bytes of all messages to one rank go one after the
 other over a channel of their own.  The other rank learns from a header, which goes by host memory
 and finds its way by the message's tag, which of them it is; those that lie before it are put aside
 until they are asked for.

@@ -111,7 +111,7 @@ class Direct(Staged):
 def settle(array: Any) -> None:
     """Wait until what writes to an array on a device has been done: others read it by themselves.
 
-    Arrays in host memory are written to before a program goes on.
+    Arrays in host memory are written to before a program continues.
     """
     cuda = getattr(array_module(array), "cuda", None)
     if cuda is not None:

@@ -14,10 +14,10 @@ from fdbr.distributed.lines import caller
 from fdbr.distributed.transports.serial import check_message
 from fdbr.distributed.transports.staged import settle
 
-__all__ = ["Meeting", "ThreadTransport"]
+__all__ = ["Collective", "ThreadTransport"]
 
 
-class Meeting:
+class Collective:
     """The place where the threads of one communicator meet.
 
     Attributes
@@ -35,7 +35,7 @@ class Meeting:
         self._rounds: dict[int, dict[int, Any]] = defaultdict(dict)
         self._left: dict[int, int] = defaultdict(int)
         self._sent: dict[Any, deque[Any]] = defaultdict(deque)
-        self.parts: list[Meeting] = []
+        self.parts: list[Collective] = []
 
     def swap(self, number: int, rank: int, value: Any, what: str) -> list[Any]:
         """The values that all ranks bring to their call of this number."""
@@ -106,15 +106,15 @@ class ThreadTransport:
     node = 0
     nodes = 1
 
-    def __init__(self, meeting: Meeting, rank: int) -> None:
-        self._meeting = meeting
+    def __init__(self, collective: Collective, rank: int) -> None:
+        self._collective = collective
         self._round = 0
         self.rank = self.intra_rank = rank
-        self.size = self.intra_size = meeting.size
+        self.size = self.intra_size = collective.size
 
     def _swap(self, value: Any, what: str) -> list[Any]:
         self._round += 1
-        return self._meeting.swap(self._round, self.rank, value, what)
+        return self._collective.swap(self._round, self.rank, value, what)
 
     def _swap_arrays(self, array: Any, what: str) -> list[Any]:
         """The arrays of all ranks, or `None` of a rank that gives none, on this rank's device."""
@@ -167,10 +167,10 @@ class ThreadTransport:
 
     def send(self, record: Record, buffers: list[Any], to: int, tag: int) -> None:
         message = record, list(map(_given, buffers))
-        self._meeting.put((to, self.rank, tag), message)
+        self._collective.put((to, self.rank, tag), message)
 
     def receive(self, record: Record, buffers: list[Any], source: int, tag: int) -> None:
-        theirs, sent = self._meeting.take((self.rank, source, tag), str(record))
+        theirs, sent = self._collective.take((self.rank, source, tag), str(record))
         check_message(theirs, record)
         for buffer, value in zip(buffers, sent, strict=True):
             buffer[...] = _here(value)
@@ -186,10 +186,10 @@ class ThreadTransport:
         return self._swap(data if self.rank == root else b"", "broadcast_object")[root]
 
     def send_bytes(self, data: bytes, to: int, tag: int) -> None:
-        self._meeting.put((to, self.rank, "bytes", tag), data)
+        self._collective.put((to, self.rank, "bytes", tag), data)
 
     def receive_bytes(self, source: int, tag: int) -> bytes:
-        return self._meeting.take((self.rank, source, "bytes", tag), "receive_object")
+        return self._collective.take((self.rank, source, "bytes", tag), "receive_object")
 
     def split(self, color: int | None, key: int) -> "ThreadTransport | None":
         self.agree(Record.of(Call("split", where=caller()), None), 0)
@@ -199,11 +199,13 @@ class ThreadTransport:
         if color is None:
             self._swap(None, "split")
             return None
-        meeting = Meeting(len(ranks), self._meeting.timeout) if ranks[0] == self.rank else None
-        made = self._swap(meeting, "split")[ranks[0]]
-        with self._meeting.changed:
-            if made not in self._meeting.parts:
-                self._meeting.parts.append(made)
+        collective = (
+            Collective(len(ranks), self._collective.timeout) if ranks[0] == self.rank else None
+        )
+        made = self._swap(collective, "split")[ranks[0]]
+        with self._collective.changed:
+            if made not in self._collective.parts:
+                self._collective.parts.append(made)
         return ThreadTransport(made, ranks.index(self.rank))
 
     def duplicate(self, timeout: float | None = None) -> "ThreadTransport":
@@ -213,10 +215,10 @@ class ThreadTransport:
 
     def check(self) -> None:
         """Raise the error of a rank that has failed, if one has."""
-        self._meeting.check()
+        self._collective.check()
 
     def failed(self, error: BaseException) -> None:
-        self._meeting.fail(self.rank, error)
+        self._collective.fail(self.rank, error)
 
 
 def _given(array: Any) -> Any:

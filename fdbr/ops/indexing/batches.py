@@ -20,7 +20,7 @@ class _Layout:
     axes after ``before`` other axes.
     """
 
-    def __init__(self, key: Key, indices: Sequence[Any], flags: Sequence[bool], ndim: int) -> None:
+    def __init__(self, key: Any, indices: Sequence[Any], flags: Sequence[bool], ndim: int) -> None:
         self.key = key
         slots = [i for i, part in enumerate(key) if part is SLOT or type(part) is int]
         self.adjacent = slots == list(range(slots[0], slots[0] + len(slots)))

@@ -145,7 +145,7 @@ def _true_elements(mask: Any, x: Any, axis: int) -> Sequence[Any]:
     return [beside(indices, x) for indices in found]
 
 
-def join(key: Key, indices: Sequence[Any]) -> Any:
+def join(key: Any, indices: Sequence[Any]) -> Any:
     """Insert the index arrays into the structure, giving a key for NumPy."""
     if not indices:
         return key

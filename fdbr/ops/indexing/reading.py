@@ -19,7 +19,7 @@ from fdbr.ops.dtypes import astype
 from fdbr.ops.indexing.axis_index import read_by_kernel
 from fdbr.ops.indexing.batches import batch_reading, batch_scatter
 from fdbr.ops.indexing.flat_index import add_at, read_at, scatter_add
-from fdbr.ops.indexing.keys import Key, in_range, join, split
+from fdbr.ops.indexing.keys import in_range, join, split
 from fdbr.ops.indexing.positions import sums_at
 from fdbr.ops.reductions.row_iteration import unbuffered_rows
 from fdbr.ops.shape.creation import asarray, holds_array
@@ -64,7 +64,7 @@ def _read(x: Any, key: Any) -> Any:
     return x[key]
 
 
-def pick(x: Any, key: Key) -> Any:
+def pick(x: Any, key: Any) -> Any:
     """Index by a key that the library made, without checking that its indices are in range."""
     if not isinstance(x, Tracer) and not _has_tracer(key):
         return read_at(array_module(x), x, key)
@@ -174,7 +174,7 @@ def _dtypes_of_sum(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> tuple[A
 
 
 @indexed(_gather_vjp, batch=batch_reading, fresh=True)
-def _gather(xp: Any, x: ArrayLike, *indices: Any, key: Key) -> Array:
+def _gather(xp: Any, x: ArrayLike, *indices: Any, key: Any) -> Array:
     return read_at(xp, x, join(key, indices))
 
 
@@ -183,7 +183,7 @@ def _gather(xp: Any, x: ArrayLike, *indices: Any, key: Key) -> Array:
     batch=batch_scatter,
     fresh=True,
 )
-def _scatter(xp: Any, x: ArrayLike, *indices: Any, shape: tuple[int, ...], key: Key) -> Array:
+def _scatter(xp: Any, x: ArrayLike, *indices: Any, shape: tuple[int, ...], key: Any) -> Array:
     return sums_at(xp, shape, join(key, indices), x)
 
 

@@ -13,7 +13,7 @@ from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.batches import batch_erase, batch_last_written, batch_reading, batch_replace
 from fdbr.ops.indexing.flat_index import add_at, region_shape
-from fdbr.ops.indexing.keys import Key, join, split
+from fdbr.ops.indexing.keys import join, split
 from fdbr.ops.indexing.positions import last_written, put_at, sums_at
 from fdbr.ops.indexing.reading import _gather
 from fdbr.ops.shape.creation import asarray, holds_array
@@ -67,7 +67,7 @@ class Place:
         return _gather(self._x, *self._indices, key=self._key)
 
     @explaining("fdbr.ops.at")
-    def set(self, values: Array, /) -> Any:
+    def set(self, values: ArrayLike, /) -> Any:
         """Return a copy of the array with the elements replaced by ``values``, broadcast.
 
         Where a key selects an element several times, the last value counts.
@@ -78,7 +78,7 @@ class Place:
         )
 
     @explaining("fdbr.ops.at")
-    def add(self, values: Array, /) -> Any:
+    def add(self, values: ArrayLike, /) -> Any:
         """Return a copy of the array with ``values``, broadcast, added to the elements.
 
         Where a key selects an element several times, each value is added.
@@ -137,17 +137,17 @@ class Place:
 
 
 @constant(batch=batch_reading)
-def _region(xp: Any, x: ArrayLike, *indices: Any, key: Key) -> Array:
+def _region(xp: Any, x: ArrayLike, *indices: Any, key: Any) -> Array:
     return xp.broadcast_to(xp.zeros((), dtype=bool), region_shape(x.shape, join(key, indices)))
 
 
 @constant(batch=batch_last_written)
-def _last_written(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
+def _last_written(xp: Any, x: Array, *indices: Any, key: Any) -> Array:
     """Mark the selected elements that are written last, if a key selects some several times."""
     return last_written(xp, x.shape, join(key, indices))
 
 
-def _written_cotangent(ct: Any, indices: Any, key: Key) -> Any:
+def _written_cotangent(ct: Any, indices: Any, key: Any) -> Any:
     """Compute the cotangent of the values written; overwritten values get zero."""
     selected = _gather(ct, *indices, key=key)
     if not indices:
@@ -165,14 +165,14 @@ def _copy(xp: Any, x: Any) -> Any:
     lambda ct, shape, indices, params: _written_cotangent(ct, indices, params["key"]),
     batch=batch_replace,
 )
-def _replace(xp: Any, x: ArrayLike, values: ArrayLike, *indices: Any, key: Key) -> Array:
+def _replace(xp: Any, x: ArrayLike, values: ArrayLike, *indices: Any, key: Any) -> Array:
     out = _copy(xp, x)
     put_at(xp, out, join(key, indices), values)
     return out
 
 
 @indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params), batch=batch_erase)
-def _erase(xp: Any, x: ArrayLike, *indices: Any, key: Key) -> Array:
+def _erase(xp: Any, x: ArrayLike, *indices: Any, key: Any) -> Array:
     out = _copy(xp, x)
     if xp is np:
         put_at(np, out, join(key, indices), 0)

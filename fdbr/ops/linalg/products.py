@@ -138,7 +138,7 @@ def kron(a: Any, b: Any, /) -> Any:
     """
     a, b = asarray(a), asarray(b)
     if type(a) is type(b) is np.ndarray and a.ndim == b.ndim == 2 and a.size * b.size < _SMALL:
-        blocks = a[:, None, :, None] * b[:, None]
+        blocks: Any = a[:, None, :, None] * b[:, None]
         return blocks.reshape(a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
     rank = max(a.ndim, b.ndim)
     shape_a = (*(1,) * (rank - a.ndim), *a.shape)

@@ -84,8 +84,9 @@ def full(
         from fdbr.ops.shape.manipulation import broadcast_to  # manipulation imports this module
 
         value = fill_value if dtype is None else astype(fill_value, dtype)
+        sizes: Any = shape
         single = isinstance(shape, int) or getattr(shape, "ndim", 1) == 0
-        return own(broadcast_to(value, (shape,) if single else tuple(shape)))
+        return own(broadcast_to(value, (sizes,) if single else tuple(sizes)))
     _check_numbers(fill_value)
     xp = (
         array_modules.array_module(fill_value)

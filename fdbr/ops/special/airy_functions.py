@@ -28,7 +28,7 @@ itairy = scipy_functions(
 )
 
 
-def _scaled_slopes(z: Any, out: Any) -> Any:
+def _scaled_derivatives(z: Any, out: Any) -> Any:
     """By the factor, which grows as ``exp(2 / 3 * z**1.5)`` does where ``z`` is positive."""
     above = z > 0
     root = where(above, sqrt(where(above, z, 1)), 0)
@@ -36,7 +36,7 @@ def _scaled_slopes(z: Any, out: Any) -> Any:
     return aip + root * ai, z * ai + root * aip, bip - root * bi, z * bi - root * bip
 
 
-@several(z=_scaled_slopes)
+@several(z=_scaled_derivatives)
 def airye(xp: Any, z: ArrayLike) -> Array:
     """Airy's functions with their growth taken off, of real ``z``: ``(eAi, eAip, eBi, eBip)``.
 

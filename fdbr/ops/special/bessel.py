@@ -15,7 +15,7 @@ from typing import Any
 
 from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise.arithmetic import sign
-from fdbr.ops.special.far_out import FALLING, GROWING, hankel_slope, slope_far_out
+from fdbr.ops.special.far_out import FALLING, GROWING, derivative_far_out, hankel_derivative
 from fdbr.ops.special.library import (
     one_less,
     refuse_complex,
@@ -110,19 +110,19 @@ hankel2 = scipy_function(
 )
 hankel1e = scipy_function(
     *("hankel1e", "v z", "``exp(-1j * z) * hankel1(v, z)``."),
-    z=lambda v, z: _hankel_slope(hankel1e, 1, v, z),
+    z=lambda v, z: _hankel_derivative(hankel1e, 1, v, z),
 )
 hankel2e = scipy_function(
     *("hankel2e", "v z", "``exp(1j * z) * hankel2(v, z)``."),
-    z=lambda v, z: _hankel_slope(hankel2e, -1, v, z),
+    z=lambda v, z: _hankel_derivative(hankel2e, -1, v, z),
 )
 
 
-def _hankel_slope(f: Any, way: int, v: Any, z: Any) -> Any:
+def _hankel_derivative(f: Any, way: int, v: Any, z: Any) -> Any:
     def near(z: Any) -> Any:
         return 0.5 * (f(v - 1.0, z) - f(v + 1.0, z)) - 1j * way * f(v, z)
 
-    return hankel_slope(way, v, z, near)
+    return hankel_derivative(way, v, z, near)
 
 
 # --- modified -----------------------------------------------------------------------
@@ -137,7 +137,7 @@ kv = scipy_function(
 )
 kve = scipy_function(
     *("kve", "v z", "``exp(z) * kv(v, z)``, without underflow."),
-    z=lambda v, z: _kve_slope(v, z),
+    z=lambda v, z: _kve_derivative(v, z),
 )
 kn = scipy_function(
     *("kn", "n x", "The modified Bessel function of the second kind of integer order ``n``."),
@@ -161,19 +161,21 @@ k1 = scipy_function(
 )
 i0e = scipy_function(
     *("i0e", "x", "``exp(-abs(x)) * i0(x)``; its derivative at 0 is taken as 0."),
-    x=lambda x: slope_far_out(GROWING, 0.0, x, lambda x: i1e(x) - sign(x) * i0e(x), parity=1),
+    x=lambda x: derivative_far_out(GROWING, 0.0, x, lambda x: i1e(x) - sign(x) * i0e(x), parity=1),
 )
 i1e = scipy_function(
     *("i1e", "x", "``exp(-abs(x)) * i1(x)``."),
-    x=lambda x: slope_far_out(GROWING, 1.0, x, lambda x: _near_i1e(x), parity=-1),
+    x=lambda x: derivative_far_out(GROWING, 1.0, x, lambda x: _near_i1e(x), parity=-1),
 )
 k0e = scipy_function(
     *("k0e", "x", "``exp(x) * k0(x)``."),
-    x=lambda x: slope_far_out(FALLING, 0.0, x, lambda x: k0e(x) - k1e(x)),
+    x=lambda x: derivative_far_out(FALLING, 0.0, x, lambda x: k0e(x) - k1e(x)),
 )
 k1e = scipy_function(
     *("k1e", "x", "``exp(x) * k1(x)``."),
-    x=lambda x: slope_far_out(FALLING, 1.0, x, lambda x: k1e(x) - 0.5 * (k0e(x) + kve(2.0, x))),
+    x=lambda x: derivative_far_out(
+        FALLING, 1.0, x, lambda x: k1e(x) - 0.5 * (k0e(x) + kve(2.0, x))
+    ),
 )
 
 
@@ -181,15 +183,15 @@ def _near_i1e(x: Any) -> Any:
     return 0.5 * (i0e(x) + ive(2.0, x)) - sign(x) * i1e(x)
 
 
-def _kve_slope(v: Any, z: Any) -> Any:
+def _kve_derivative(v: Any, z: Any) -> Any:
     def near(z: Any) -> Any:
         return kve(v, z) - _mean(kve, v, z)
 
-    return slope_far_out(FALLING, v, z, near)
+    return derivative_far_out(FALLING, v, z, near)
 
 
-def _ive_slope(v: Any, z: Any) -> Any:
-    return slope_far_out(GROWING, v, z, lambda z: _mean(ive, v, z) - sign(z) * ive(v, z))
+def _ive_derivative(v: Any, z: Any) -> Any:
+    return derivative_far_out(GROWING, v, z, lambda z: _mean(ive, v, z) - sign(z) * ive(v, z))
 
 
 # --- scaled by the size of a part, for real arguments -------------------------------
@@ -215,7 +217,7 @@ def yve(xp: Any, v: ArrayLike, z: ArrayLike) -> Array:
     return scipy_special(xp, "yve", v, z)
 
 
-@elementwise(double=True, v=unknown("ive", "v"), z=_ive_slope)
+@elementwise(double=True, v=unknown("ive", "v"), z=_ive_derivative)
 def ive(xp: Any, v: ArrayLike, z: ArrayLike) -> Array:
     """``exp(-abs(z)) * iv(v, z)``, of real ``z``.  No derivative in v is known."""
     refuse_complex("special.ive", z)
@@ -227,7 +229,7 @@ def ive(xp: Any, v: ArrayLike, z: ArrayLike) -> Array:
 # (2n + 1) f' is n f(n-1) - (n + 1) f(n+1), with a plus for the modified ones.
 
 
-def _slope(f: Any, below: int, above: int) -> Any:
+def _derivative(f: Any, below: int, above: int) -> Any:
     def slope(n: Any, z: Any) -> Any:
         lower = n * f()(one_less(n)[1], z)
         return (below * lower + above * (n + 1) * f()(n + 1, z)) / (2.0 * n + 1)
@@ -235,16 +237,16 @@ def _slope(f: Any, below: int, above: int) -> Any:
     return slope
 
 
-_slopes = {
-    "jn": _slope(lambda: _spherical_jn, 1, -1),
-    "yn": _slope(lambda: _spherical_yn, 1, -1),
-    "in": _slope(lambda: _spherical_in, 1, 1),
-    "kn": _slope(lambda: _spherical_kn, -1, -1),
+_derivatives = {
+    "jn": _derivative(lambda: _spherical_jn, 1, -1),
+    "yn": _derivative(lambda: _spherical_yn, 1, -1),
+    "in": _derivative(lambda: _spherical_in, 1, 1),
+    "kn": _derivative(lambda: _spherical_kn, -1, -1),
 }
-_spherical_jn = scipy_function("_spherical_jn", "n z", "", z=_slopes["jn"])
-_spherical_yn = scipy_function("_spherical_yn", "n z", "", z=_slopes["yn"])
-_spherical_in = scipy_function("_spherical_in", "n z", "", z=_slopes["in"])
-_spherical_kn = scipy_function("_spherical_kn", "n z", "", z=_slopes["kn"])
+_spherical_jn = scipy_function("_spherical_jn", "n z", "", z=_derivatives["jn"])
+_spherical_yn = scipy_function("_spherical_yn", "n z", "", z=_derivatives["yn"])
+_spherical_in = scipy_function("_spherical_in", "n z", "", z=_derivatives["in"])
+_spherical_kn = scipy_function("_spherical_kn", "n z", "", z=_derivatives["kn"])
 
 
 def spherical_jn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
@@ -252,7 +254,7 @@ def spherical_jn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
 
     ``n`` is of integers of at least 0; no derivative in it is known.
     """
-    return _slopes["jn"](n, z) if derivative else _spherical_jn(n, z)
+    return _derivatives["jn"](n, z) if derivative else _spherical_jn(n, z)
 
 
 def spherical_yn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
@@ -260,7 +262,7 @@ def spherical_yn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
 
     ``n`` is of integers of at least 0; no derivative in it is known.
     """
-    return _slopes["yn"](n, z) if derivative else _spherical_yn(n, z)
+    return _derivatives["yn"](n, z) if derivative else _spherical_yn(n, z)
 
 
 def spherical_in(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
@@ -268,7 +270,7 @@ def spherical_in(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
 
     ``n`` is of integers of at least 0; no derivative in it is known.
     """
-    return _slopes["in"](n, z) if derivative else _spherical_in(n, z)
+    return _derivatives["in"](n, z) if derivative else _spherical_in(n, z)
 
 
 def spherical_kn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
@@ -276,4 +278,4 @@ def spherical_kn(n: ArrayLike, z: ArrayLike, derivative: bool = False) -> Array:
 
     ``n`` is of integers of at least 0; no derivative in it is known.
     """
-    return _slopes["kn"](n, z) if derivative else _spherical_kn(n, z)
+    return _derivatives["kn"](n, z) if derivative else _spherical_kn(n, z)

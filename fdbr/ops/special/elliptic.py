@@ -85,12 +85,12 @@ ellipj = scipy_functions(
 )
 
 
-def _agm_slope(a: Any, b: Any, out: Any) -> Any:
+def _agm_derivative(a: Any, b: Any, out: Any) -> Any:
     return 2 / (3 * math.pi) * abs(a) * out * out * elliprd(0.0, b * b, a * a)
 
 
 agm = scipy_function(
     *("agm", "a b", "The arithmetic-geometric mean."),
-    a=lambda a, b, out: _agm_slope(a, b, out),
-    b=lambda a, b, out: _agm_slope(b, a, out),
+    a=lambda a, b, out: _agm_derivative(a, b, out),
+    b=lambda a, b, out: _agm_derivative(b, a, out),
 )

@@ -22,7 +22,7 @@ _TERMS = 5
 _MOST = 2.0**31  # beyond SciPy's numbers of draws
 
 
-def _kolmogorov_slope(y: Any) -> Any:
+def _kolmogorov_derivative(y: Any) -> Any:
     """By the sum of ``exp(-2 * (k * y)**2)``, and near 0 by its transform of Jacobi."""
     far, inside = y > 1, y > 0
     large = where(far, y, 1)
@@ -41,10 +41,11 @@ def _kolmogorov_slope(y: Any) -> Any:
 
 kolmogorov = scipy_function(
     *("kolmogorov", "y", "The limit law's probability of a distance of more than ``y``."),
-    y=_kolmogorov_slope,
+    y=_kolmogorov_derivative,
 )
 kolmogi = scipy_function(
-    *("kolmogi", "p", "The inverse of `kolmogorov`."), p=lambda p: 1 / _kolmogorov_slope(kolmogi(p))
+    *("kolmogi", "p", "The inverse of `kolmogorov`."),
+    p=lambda p: 1 / _kolmogorov_derivative(kolmogi(p)),
 )
 
 

@@ -47,7 +47,7 @@ def erfc(xp: Any, x: ArrayLike) -> Array:
     return scipy_special(xp, "erfc", x)
 
 
-@elementwise(double=True, x=lambda x: _erfcx_slope(x, erfcx(x)), heavy=True)
+@elementwise(double=True, x=lambda x: _erfcx_derivative(x, erfcx(x)), heavy=True)
 def erfcx(xp: Any, x: ArrayLike) -> Array:
     """The scaled complementary error function ``exp(x**2) * erfc(x)``.
 
@@ -58,7 +58,7 @@ def erfcx(xp: Any, x: ArrayLike) -> Array:
     return scipy_special(xp, "erfcx", x)
 
 
-def _erfcx_slope(x: Any, out: Any) -> Any:
+def _erfcx_derivative(x: Any, out: Any) -> Any:
     """``2 * x * erfcx(x) - 2 / sqrt(pi)``; by its asymptotic series where that cancels."""
     far = real(x) > _FAR
     series = asymptotic_rest(where(far, x, _FAR) ** -2 / -2)
@@ -106,7 +106,7 @@ def ndtr(xp: Any, x: ArrayLike) -> Array:
     return scipy_special(xp, "ndtr", x)
 
 
-@elementwise(double=True, x=lambda x: log_ndtr_slope(x, log_ndtr(x)), heavy=True)
+@elementwise(double=True, x=lambda x: log_ndtr_derivative(x, log_ndtr(x)), heavy=True)
 def log_ndtr(xp: Any, x: ArrayLike) -> Array:
     """The logarithm of `ndtr`, without underflow.
 
@@ -117,7 +117,7 @@ def log_ndtr(xp: Any, x: ArrayLike) -> Array:
     return scipy_special(xp, "log_ndtr", x)
 
 
-def log_ndtr_slope(x: Array, out: Any) -> Any:
+def log_ndtr_derivative(x: Array, out: Any) -> Any:
     """The density over `ndtr`: by `erfcx` where that is not large, by `exp` in the other tail."""
     above = real(x) > 0
     below = math.sqrt(2 / math.pi) / erfcx(-math.sqrt(0.5) * where(above, 0, x))

@@ -31,14 +31,14 @@ exp1 = scipy_function(
 )
 
 
-def _expn_slope(n: Any, x: Any) -> Any:
+def _expn_derivative(n: Any, x: Any) -> Any:
     """``-expn(n - 1, x)``; of order 0 it is elementary."""
     first, below = one_less(n)
     return -where(first, exp(-x) * (1 + 1 / x) / x, expn(below, x))
 
 
 expn = scipy_function(
-    *("expn", "n x", "The exponential integral of integer order ``n``."), x=_expn_slope
+    *("expn", "n x", "The exponential integral of integer order ``n``."), x=_expn_derivative
 )
 
 

@@ -14,7 +14,7 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import imag, real
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.elementwise.trigonometric import cos, sin
-from fdbr.ops.special.errors import asymptotic_rest, erf, log_ndtr_slope
+from fdbr.ops.special.errors import asymptotic_rest, erf, log_ndtr_derivative
 from fdbr.ops.special.library import scipy_function, scipy_functions
 
 __all__ = [
@@ -38,7 +38,7 @@ erfi = scipy_function(
 )
 
 
-def _dawsn_slope(x: Any, out: Any) -> Any:
+def _dawsn_derivative(x: Any, out: Any) -> Any:
     """``1 - 2 * x * dawsn(x)``; by its asymptotic series where that cancels."""
     far = (abs(x) > _FAR) & (abs(imag(x)) < abs(real(x)))
     return where(far, -asymptotic_rest(where(far, x, _FAR) ** -2 / 2), 1 - 2 * x * out)
@@ -46,11 +46,11 @@ def _dawsn_slope(x: Any, out: Any) -> Any:
 
 dawsn = scipy_function(
     *("dawsn", "x", "Dawson's integral: ``exp(-x**2)`` times the integral of ``exp(t**2)``."),
-    x=_dawsn_slope,
+    x=_dawsn_derivative,
 )
 
 
-def _wofz_slope(z: Any, out: Any) -> Any:
+def _wofz_derivative(z: Any, out: Any) -> Any:
     """``2j / sqrt(pi) - 2 * z * wofz(z)``; by its asymptotic series where that cancels."""
     far = (abs(z) > _FAR) & (imag(z) >= 0)
     series = asymptotic_rest(where(far, z, _FAR) ** -2 / 2)
@@ -59,7 +59,7 @@ def _wofz_slope(z: Any, out: Any) -> Any:
 
 wofz = scipy_function(
     *("wofz", "z", "Faddeeva's function ``exp(-z**2) * erfc(-1j * z)``, which is complex."),
-    z=_wofz_slope,
+    z=_wofz_derivative,
 )
 
 # --- Fresnel's ----------------------------------------------------------------------
@@ -70,26 +70,26 @@ fresnel = scipy_functions(
 )
 
 
-def _modified_slopes(sign: int) -> Any:
-    turn = cmath.exp(-0.25j * sign * math.pi) / math.sqrt(math.pi)
+def _modified_derivatives(sign: int) -> Any:
+    iteration = cmath.exp(-0.25j * sign * math.pi) / math.sqrt(math.pi)
 
-    def slopes(x: Any, out: Any) -> Any:
-        return -exp(1j * sign * x * x), -2j * sign * x * out[1] - turn
+    def derivatives(x: Any, out: Any) -> Any:
+        return -exp(1j * sign * x * x), -2j * sign * x * out[1] - iteration
 
-    return slopes
+    return derivatives
 
 
 modfresnelp = scipy_functions(
     "modfresnelp",
     "x",
     "The integral of ``exp(1j * t**2)`` from ``x`` on, and that of the modulated one.",
-    x=_modified_slopes(1),
+    x=_modified_derivatives(1),
 )
 modfresnelm = scipy_functions(
     "modfresnelm",
     "x",
     "The integral of ``exp(-1j * t**2)`` from ``x`` on, and that of the modulated one.",
-    x=_modified_slopes(-1),
+    x=_modified_derivatives(-1),
 )
 
 # --- of probability -----------------------------------------------------------------
@@ -98,7 +98,7 @@ modfresnelm = scipy_functions(
 def _voigt(x: Any, sigma: Any, gamma: Any) -> tuple[Any, Any]:
     """The argument of the profile, and the derivative of `wofz` there."""
     z = (x + 1j * gamma) / (math.sqrt(2) * sigma)
-    return z, _wofz_slope(z, wofz(z)) / (2 * math.sqrt(math.pi) * sigma * sigma)
+    return z, _wofz_derivative(z, wofz(z)) / (2 * math.sqrt(math.pi) * sigma * sigma)
 
 
 def _voigt_by_sigma(x: Any, sigma: Any, gamma: Any, out: Any) -> Any:
@@ -121,5 +121,5 @@ owens_t = scipy_function(
 )
 ndtri_exp = scipy_function(
     *("ndtri_exp", "y", "The inverse of `log_ndtr`."),
-    y=lambda y: 1 / log_ndtr_slope(ndtri_exp(y), y),
+    y=lambda y: 1 / log_ndtr_derivative(ndtri_exp(y), y),
 )

@@ -22,7 +22,7 @@ from fdbr.ops.elementwise.trigonometric import sin
 from fdbr.ops.special.library import unknown
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["FALLING", "GROWING", "hankel_slope", "slope_far_out"]
+__all__ = ["FALLING", "GROWING", "hankel_derivative", "derivative_far_out"]
 
 FALLING = 1, math.sqrt(math.pi / 2)  # signs and scale: those of kv
 GROWING = -1, 1 / math.sqrt(2 * math.pi)  # and of iv
@@ -52,7 +52,7 @@ def hankel_expansion(xp: Any, v: ArrayLike, x: ArrayLike, *, signs: complex, ord
     return total * xp.power(x, -0.5 - order)
 
 
-def slope_far_out(
+def derivative_far_out(
     kind: tuple[Any, Any], v: Any, x: Array, near: Callable[[Any], Any], parity: int = 0
 ) -> Any:
     """The derivative of a scaled function of order ``v``: ``near(x)``, but for large ``x``.
@@ -71,7 +71,7 @@ def slope_far_out(
     return where(far, slope, near(where(far, 1.0, x)))
 
 
-def hankel_slope(way: int, v: Array, z: Array, near: Callable[[Any], Any]) -> Any:
+def hankel_derivative(way: int, v: Array, z: Array, near: Callable[[Any], Any]) -> Any:
     """The derivative of ``exp(-1j * way * z)`` times Hankel's function: ``near(z)``, but far out.
 
     To the left of 0 by those of ``-z`` (https://dlmf.nist.gov/10.11), where all functions of the
@@ -85,20 +85,20 @@ def hankel_slope(way: int, v: Array, z: Array, near: Callable[[Any], Any]) -> An
         return where(left, to_the_left(where(left, -z, bound)), near(where(left, 1.0, z)))
 
     def to_the_left(w: Any) -> Any:
-        slopes, values = (
+        derivatives, values = (
             [
                 scale * hankel_expansion(v, w, signs=signs, order=order)
                 for signs, scale in (_turning(v, way), _turning(v, -way))
             ]
             for order in (1, 0)
         )
-        turned = exp(-1j * way * math.pi * v) * slopes[1]
+        turned = exp(-1j * way * math.pi * v) * derivatives[1]
         beyond = imag(w) > 0 if way == 1 else imag(w) <= 0
         share = 2 * _cosine_of_turns(v) * exp(2j * way * where(beyond, w, 0.0))
-        both = turned + share * (slopes[0] + 2j * way * values[0])
+        both = turned + share * (derivatives[0] + 2j * way * values[0])
         return where(beyond, -both, turned)
 
-    return slope_far_out(_turning(v, way), v, z, beside)
+    return derivative_far_out(_turning(v, way), v, z, beside)
 
 
 def _cosine_of_turns(v: Array) -> Any:

@@ -66,7 +66,7 @@ def loggamma(xp: Any, x: ArrayLike) -> Array:
     return scipy_special(xp, "loggamma", x)
 
 
-@elementwise(double=True, x=lambda x, out: _rgamma_slope(x, out))
+@elementwise(double=True, x=lambda x, out: _rgamma_derivative(x, out))
 def rgamma(xp: Any, x: ArrayLike) -> Array:
     """``1 / gamma(x)``, which is 0 at 0, -1, -2, ….
 
@@ -78,7 +78,7 @@ def rgamma(xp: Any, x: ArrayLike) -> Array:
     return scipy_special(xp, "rgamma", x)
 
 
-def _rgamma_slope(x: Any, out: Any) -> Any:
+def _rgamma_derivative(x: Any, out: Any) -> Any:
     """``-rgamma(x) * digamma(x)``; where x is small of ``gamma(1 - x) * sin(pi * x) / pi``."""
     low = x < 0.5
     mirrored = 1 - where(low, x, 0)
@@ -179,7 +179,7 @@ def _beta_derivative(a: Any, b: Any, out: Any) -> Any:
     regular = out * (digamma(a) - digamma(where(at_pole, 1.0, total)))
     a, b, total = (where(at_pole, x, 0.5) for x in (a, b, total))
     inverse = rgamma(total)
-    rate = digamma(a) * inverse + _rgamma_slope(total, inverse)
+    rate = digamma(a) * inverse + _rgamma_derivative(total, inverse)
     return where(at_pole, gamma(a) * gamma(b) * rate, regular)
 
 

@@ -132,10 +132,10 @@ def _gamma_by_x(a: Any, x: Any, n: int) -> Any:
     inside = (x > 0) & (x < math.inf)
     x = where(inside, x, 1)
 
-    def slopes(k: int, m: int) -> Any:
+    def derivatives(k: int, m: int) -> Any:
         return log(x) - digamma(a) if k == 1 else -polygamma(k - 1, a)
 
-    return where(inside, gamma_density(a, x) * relative_derivative(slopes, n), 0)
+    return where(inside, gamma_density(a, x) * relative_derivative(derivatives, n), 0)
 
 
 @elementwise(
@@ -188,7 +188,7 @@ def _beta_by_x(a: Any, b: Any, x: Any, i: int, j: int) -> Any:
     inside = (x > 0) & (x < 1)
     x = where(inside, x, 0.5)
 
-    def slopes(k: int, m: int) -> Any:
+    def derivatives(k: int, m: int) -> Any:
         total = polygamma(k + m - 1, a + b)
         if k and m:
             return total
@@ -198,7 +198,7 @@ def _beta_by_x(a: Any, b: Any, x: Any, i: int, j: int) -> Any:
             + ((log(x) if k else log1p(-x)) if k + m == 1 else 0)
         )
 
-    return where(inside, beta_density(a, b, x) * relative_derivative(slopes, i, j), 0)
+    return where(inside, beta_density(a, b, x) * relative_derivative(derivatives, i, j), 0)
 
 
 @elementwise(
@@ -225,18 +225,18 @@ def betainc_by(xp: Any, a: ArrayLike, b: ArrayLike, x: ArrayLike, *, i: int, j: 
     log_t, log_rest = xp.where(above, log_rest, log_t), xp.where(above, log_t, log_rest)
     mode, rest_of_mode = xp.log(p / (p + q)), xp.log(q / (p + q))
     height = _height(xp, p) + _height(xp, q) - _height(xp, p + q)
-    fixed = _beta_slopes(xp, a, b, i, j)
+    fixed = _beta_derivatives(xp, a, b, i, j)
 
     def integrand(s: Any) -> Any:
         bend = xp.log1p(t * xp.expm1(-s))
         near, far = log_t - s - bend, log_rest - bend
         logs = xp.where(above, far, near), xp.where(above, near, far)
 
-        def slopes(k: int, m: int) -> Any:
+        def derivatives(k: int, m: int) -> Any:
             return fixed[k, m] + logs[m] if k + m == 1 else fixed[k, m]
 
         level = height + p * (near - mode) + q * (far - rest_of_mode)
-        return relative_derivative(slopes, i, j) * xp.exp(level)
+        return relative_derivative(derivatives, i, j) * xp.exp(level)
 
     ahead = FALL * (p + q) / (p * q)
     out = xp.where(above, -1.0, 1.0) * tail_integral(
@@ -249,7 +249,7 @@ def betainc_by(xp: Any, a: ArrayLike, b: ArrayLike, x: ArrayLike, *, i: int, j: 
     return _settled(xp, out, valid, at_end, dtype)
 
 
-def _beta_slopes(xp: Any, a: Any, b: Any, i: int, j: int) -> dict[tuple[int, int], Any]:
+def _beta_derivatives(xp: Any, a: Any, b: Any, i: int, j: int) -> dict[tuple[int, int], Any]:
     """The derivatives of the logarithm of the density by a and b, without the logarithms in it."""
     out = {}
     for k in range(i + 1):

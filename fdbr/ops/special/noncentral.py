@@ -123,7 +123,7 @@ _STEPS = 160
 _FALL = 40.0  # how far the logarithm of the integrand has fallen at the ends
 
 
-@elementwise(double=True, n=unknown("nctdtr", "df"), q=lambda n, q: _log_moment_slope(n, q))
+@elementwise(double=True, n=unknown("nctdtr", "df"), q=lambda n, q: _log_moment_derivative(n, q))
 def _log_moment(xp: Any, n: Any, q: ArrayLike) -> Array:
     """The logarithm of the integral of ``y**(n - 1) * exp(q * y - y**2 / 2)``, for n >= 1.
 
@@ -147,7 +147,7 @@ def _log_moment(xp: Any, n: Any, q: ArrayLike) -> Array:
     return out.astype(dtype)[()]
 
 
-def _log_moment_slope(n: Any, q: Any) -> Any:
+def _log_moment_derivative(n: Any, q: Any) -> Any:
     return exp(_log_moment(n + 1.0, q) - _log_moment(n, q))
 
 
@@ -188,20 +188,20 @@ nctdtridf = scipy_function(
 # --- the normal distribution's parameters -------------------------------------------
 
 
-def _ndtri_slope(p: Any) -> Any:
+def _ndtri_derivative(p: Any) -> Any:
     quantile = ndtri(p)
     return math.sqrt(2 * math.pi) * exp(0.5 * quantile * quantile)
 
 
 nrdtrimn = scipy_function(
     *("nrdtrimn", "p std x", "The mean of a normal variable that is below ``x`` with ``p``."),
-    p=lambda p, std: -std * _ndtri_slope(p),
+    p=lambda p, std: -std * _ndtri_derivative(p),
     std=lambda p: -ndtri(p),
     x=1,
 )
 nrdtrisd = scipy_function(
     *("nrdtrisd", "mn p x", "The deviation of a normal variable that is below ``x`` with ``p``."),
     mn=lambda p: -1 / ndtri(p),
-    p=lambda p, out: -out / ndtri(p) * _ndtri_slope(p),
+    p=lambda p, out: -out / ndtri(p) * _ndtri_derivative(p),
     x=lambda p: 1 / ndtri(p),
 )

@@ -68,18 +68,18 @@ _DEGREE = math.pi / 180  # the angles are in degrees, and the derivatives by rad
 
 
 def _mathieu(name: str, of: Any, doc: str) -> Any:
-    def slopes(m: Any, q: Any, x: Any, out: Any) -> Any:
+    def derivatives(m: Any, q: Any, x: Any, out: Any) -> Any:
         bend = 2 * q * cos(2 * _DEGREE * x) - of(m, q)
         return _DEGREE * out[1], _DEGREE * bend * out[0]
 
-    return scipy_functions(name, "m q x", doc, x=slopes)
+    return scipy_functions(name, "m q x", doc, x=derivatives)
 
 
 def _modified(name: str, of: Any, doc: str) -> Any:
-    def slopes(m: Any, q: Any, x: Any, out: Any) -> Any:
+    def derivatives(m: Any, q: Any, x: Any, out: Any) -> Any:
         return out[1], (of(m, q) - 2 * q * cosh(2 * x)) * out[0]
 
-    return scipy_functions(name, "m q x", doc, x=slopes)
+    return scipy_functions(name, "m q x", doc, x=derivatives)
 
 
 _MODIFIED = "The {} modified Mathieu function of the {} kind and its derivative."
@@ -116,16 +116,16 @@ def _bend(m: Any, c: Any, cv: Any, x: Any, out: Any, square: int, sign: int) -> 
 def _spheroidal(name: str, cv_of: Any, doc: str, square: int, sign: int) -> tuple[Any, Any]:
     """A function, and that which is given its characteristic value."""
 
-    def slopes(m: Any, n: Any, c: Any, x: Any, out: Any) -> Any:
+    def derivatives(m: Any, n: Any, c: Any, x: Any, out: Any) -> Any:
         return out[1], _bend(m, c, cv_of(m, n, c), x, out, square, sign)
 
-    def slopes_of_cv(m: Any, c: Any, cv: Any, x: Any, out: Any) -> Any:
+    def derivatives_of_cv(m: Any, c: Any, cv: Any, x: Any, out: Any) -> Any:
         return out[1], _bend(m, c, cv, x, out, square, sign)
 
     given = f"{doc}, for a given characteristic value."
     return (
-        scipy_functions(name, "m n c x", f"{doc}.", x=slopes),
-        scipy_functions(f"{name}_cv", "m n c cv x", given, x=slopes_of_cv),
+        scipy_functions(name, "m n c x", f"{doc}.", x=derivatives),
+        scipy_functions(f"{name}_cv", "m n c cv x", given, x=derivatives_of_cv),
     )
 
 

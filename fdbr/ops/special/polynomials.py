@@ -86,42 +86,42 @@ eval_sh_chebyu = scipy_function(
 )
 
 
-def _jacobi_slope(n: Any, alpha: Any, beta: Any, x: Any) -> Any:
+def _jacobi_derivative(n: Any, alpha: Any, beta: Any, x: Any) -> Any:
     zero, below = one_less(n)
     slope = 0.5 * (n + alpha + beta + 1) * eval_jacobi(below, alpha + 1.0, beta + 1.0, x)
     return where(zero, 0, slope)
 
 
-def _sh_jacobi_slope(n: Any, p: Any, q: Any, x: Any) -> Any:
+def _sh_jacobi_derivative(n: Any, p: Any, q: Any, x: Any) -> Any:
     zero, below = one_less(n)
     return where(zero, 0, n * eval_sh_jacobi(below, p + 2.0, q + 1.0, x))
 
 
 eval_jacobi = scipy_function(
-    *("eval_jacobi", "n alpha beta x", "Jacobi's polynomial of degree ``n``."), x=_jacobi_slope
+    *("eval_jacobi", "n alpha beta x", "Jacobi's polynomial of degree ``n``."), x=_jacobi_derivative
 )
 eval_sh_jacobi = scipy_function(
     *("eval_sh_jacobi", "n p q x", "Jacobi's polynomial on [0, 1], with leading coefficient 1."),
-    x=_sh_jacobi_slope,
+    x=_sh_jacobi_derivative,
 )
 
 
-def _genlaguerre_slope(n: Any, alpha: Any, x: Any) -> Any:
+def _genlaguerre_derivative(n: Any, alpha: Any, x: Any) -> Any:
     zero, below = one_less(n)
     return where(zero, 0, -eval_genlaguerre(below, alpha + 1.0, x))
 
 
 eval_genlaguerre = scipy_function(
     *("eval_genlaguerre", "n alpha x", "Laguerre's generalised polynomial of degree ``n``."),
-    x=_genlaguerre_slope,
+    x=_genlaguerre_derivative,
 )
 eval_laguerre = scipy_function(
     *("eval_laguerre", "n x", "Laguerre's polynomial of degree ``n``."),
-    x=lambda n, x: _genlaguerre_slope(n, 0.0, x),
+    x=lambda n, x: _genlaguerre_derivative(n, 0.0, x),
 )
 
 
-def _hermite_slope(f: Any, factor: int) -> Any:
+def _hermite_derivative(f: Any, factor: int) -> Any:
     def slope(n: Any, x: Any) -> Any:
         zero, below = one_less(n)
         below = below if type(below) in number_types else astype(below, "int64")
@@ -132,11 +132,11 @@ def _hermite_slope(f: Any, factor: int) -> Any:
 
 eval_hermite = scipy_function(
     *("eval_hermite", "n x", "Hermite's polynomial of the physicists, of integer degree ``n``."),
-    x=_hermite_slope(lambda: eval_hermite, 2),
+    x=_hermite_derivative(lambda: eval_hermite, 2),
 )
 eval_hermitenorm = scipy_function(
     *("eval_hermitenorm", "n x", "Hermite's polynomial of probability, of integer degree ``n``."),
-    x=_hermite_slope(lambda: eval_hermitenorm, 1),
+    x=_hermite_derivative(lambda: eval_hermitenorm, 1),
 )
 lpmv = scipy_function(
     *("lpmv", "m v x", "Legendre's associated function of integer order and real degree."),

@@ -102,18 +102,18 @@ inv_boxcox1p = scipy_function(
 )
 
 
-def _tklmbda_slopes(p: Any, lmbda: Any) -> tuple[Any, Any]:
+def _tklmbda_derivatives(p: Any, lmbda: Any) -> tuple[Any, Any]:
     """Of Tukey's quantile ``boxcox(p, lmbda) - boxcox(1 - p, lmbda)``, by both."""
     by_p = p ** (lmbda - 1.0) + (1 - p) ** (lmbda - 1.0)
     return by_p, _boxcox_by_lmbda(log(p), lmbda) - _boxcox_by_lmbda(log1p(-p), lmbda)
 
 
-def _tklmbda_slope(number: int) -> Any:
+def _tklmbda_derivative(number: int) -> Any:
     """0 outside of the support, where the value is 0 or 1."""
 
     def slope(lmbda: Any, out: Any) -> Any:
         inside = (out > 0) & (out < 1)
-        by_p, by_lmbda = _tklmbda_slopes(where(inside, out, 0.5), lmbda)
+        by_p, by_lmbda = _tklmbda_derivatives(where(inside, out, 0.5), lmbda)
         return where(inside, (-by_lmbda if number else 1) / by_p, 0)
 
     return slope
@@ -121,8 +121,8 @@ def _tklmbda_slope(number: int) -> Any:
 
 tklmbda = scipy_function(
     *("tklmbda", "x lmbda", "The distribution function of Tukey's lambda."),
-    x=_tklmbda_slope(0),
-    lmbda=_tklmbda_slope(1),
+    x=_tklmbda_derivative(0),
+    lmbda=_tklmbda_derivative(1),
 )
 
 # --- degrees ------------------------------------------------------------------------

@@ -47,20 +47,20 @@ def _gauss() -> list[tuple[float, float]]:
     return list(zip((0.5 * (nodes + 1)).tolist(), (0.5 * weights).tolist(), strict=True))
 
 
-def relative_derivative(slopes: Callable[[int, int], Any], i: int, j: int = 0) -> Any:
+def relative_derivative(derivatives: Callable[[int, int], Any], i: int, j: int = 0) -> Any:
     """``(d/da)**i (d/db)**j p``, divided by ``p``.
 
-    ``slopes(k, m)`` is ``(d/da)**k (d/db)**m log p``.  As ``dp/da = p * (dlog p / da)``, the
+    ``derivatives(k, m)`` is ``(d/da)**k (d/db)**m log p``.  As ``dp/da = p * (dlog p / da)``, the
     product rule gives a derivative by those of lower order.
     """
     if i == j == 0:
         return 1.0
     if i == 0:
-        return relative_derivative(lambda k, m: slopes(m, k), j, 0)
+        return relative_derivative(lambda k, m: derivatives(m, k), j, 0)
     total: Any = 0.0
     for k in range(i):
         for m in range(j + 1):
             ways = math.comb(i - 1, k) * math.comb(j, m)
-            rest = relative_derivative(slopes, i - 1 - k, j - m)
-            total = total + ways * slopes(k + 1, m) * rest
+            rest = relative_derivative(derivatives, i - 1 - k, j - m)
+            total = total + ways * derivatives(k + 1, m) * rest
     return total

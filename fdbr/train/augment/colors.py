@@ -178,7 +178,7 @@ def color_jitter(
             )
     top = float(np.iinfo(array.dtype).max) if array.dtype.kind == "u" else 1.0
     values = array if array.dtype.kind == "f" else array.astype(np.float32)
-    *drawn, turn = draws(key, 4)
+    *drawn, iteration = draws(key, 4)
     kind = values.dtype.type
     factors = [
         max(0.0, 1 - value + 2 * value * draw)
@@ -194,7 +194,7 @@ def color_jitter(
             rest = base(values)
             values = np.clip(rest + kind(factor) * (values - rest), 0, kind(top))
     if hue:
-        angle = 2 * math.pi * hue * (2 * turn - 1)
+        angle = 2 * math.pi * hue * (2 * iteration - 1)
         cos, sin = math.cos(angle), math.sin(angle)
         turned = np.linalg.inv(_YIQ) @ np.array([[1, 0, 0], [0, cos, -sin], [0, sin, cos]]) @ _YIQ
         values = np.clip(np.tensordot(turned.astype(values.dtype), values, 1), 0, kind(top))

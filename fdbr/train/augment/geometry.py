@@ -278,12 +278,17 @@ def rotate(image: Any, degrees: float, fill: float = 0.0) -> Any:
     if not math.isfinite(degrees):
         raise ValueError(f"fdbr.train.augment.rotate: degrees must be finite, got {degrees}")
     angle = math.radians(degrees)
-    turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+    iteration = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
     middle = (np.array(array.shape[1:]) - 1) / 2
     values = array if array.dtype.kind == "f" else array.astype(np.float32)
     turned = [
         scipy_of(np, "ndimage").affine_transform(
-            channel, turn, middle - turn @ middle, order=1, mode="grid-constant", cval=fill
+            channel,
+            iteration,
+            middle - iteration @ middle,
+            order=1,
+            mode="grid-constant",
+            cval=fill,
         )
         for channel in values
     ]

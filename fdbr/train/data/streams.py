@@ -23,7 +23,7 @@ _NAME = "fdbr.train.Stream"
 class Stream:
     """Examples that can only be read one after another, in batches: a source for `fit`.
 
-    It has no length.  A run that goes on from the middle of an epoch reads that epoch from its
+    It has no length.  A run that continues from the middle of an epoch reads that epoch from its
     beginning and leaves out what was consumed; an iterable that can ``skip(n)`` examples, as those
     of Hugging Face can, is asked to.
 

@@ -39,12 +39,12 @@ def fit(
 ) -> Iterator[Report]:
     """Train: apply a step to batch after batch and report after each.
 
-    Nothing is computed before a report is asked for.  A run goes on from any of its reports
+    Nothing is computed before a report is asked for.  A run continues from any of its reports
     with ``fit(step, state, batches, resume=report, epochs=…)`` and makes the reports that were
-    left to make; what its stages had kept goes on, too.  There the end may be another one, and so
+    left to make; what its stages had kept continues, too.  There the end may be another one, and so
     may the step, the batches from the next epoch on, and the stages.
 
-    Ctrl-C ends a run that goes on in the main thread: the iteration is finished, its report goes
+    Ctrl-C ends a run that continues in the main thread: the iteration is finished, its report goes
     through the stages, and then there are no more reports.  A second Ctrl-C raises
     `KeyboardInterrupt` at once.  SIGTERM, by which batch systems and containers announce the end,
     does the same, and then ends the process: in place of the end of the reports comes

@@ -26,7 +26,7 @@ _USUAL: dict[int, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
 }
-"""The handlers that a run replaces while it goes on."""
+"""The handlers that a run replaces while it continues."""
 
 
 class Terminated(SystemExit):

@@ -90,7 +90,7 @@ class Position:
         How many batches of the next one are consumed; 0 at the end of an epoch.
     kept
         What the stages keep, from the name of each to its state: a read-only mapping.  A run
-        that goes on from the position gives it back to them.
+        that continues from the position gives it back to them.
     seconds
         How long the run has taken.
 

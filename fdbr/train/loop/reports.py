@@ -40,7 +40,7 @@ class Report:
     state
         The state after the step.
     position
-        Where to go on; give it to `fit` with ``state`` and ``iteration``.
+        Where to continue; give it to `fit` with ``state`` and ``iteration``.
     seconds
         The time since the run began, its earlier parts included.
     total
@@ -87,7 +87,7 @@ class Report:
         name
             The name of the stage.
         state
-            What it needs to go on after this report: a number, a string, a truth value, `None`,
+            What it needs to continue after this report: a number, a string, a truth value, `None`,
             an array, or dicts (under strings), lists and tuples of such.  It must not change any
             more.  Read it from ``report.position.kept`` of the first report that comes.
 

@@ -126,17 +126,17 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Op
         weight = _ratio(1.0, product, 0.0)
         nothing = _nothing(at)
         older = state.diff_params_memory[1:], state.diff_updates_memory[1:]
-        steps, slopes = (tuple(_beside(nothing, one) for one in memory) for memory in older)
-        steps, slopes = (*steps, s), (*slopes, y)
+        steps, derivatives = (tuple(_beside(nothing, one) for one in memory) for memory in older)
+        steps, derivatives = (*steps, s), (*derivatives, y)
         weights = ops.concat((state.weights_memory[1:], ops.reshape(weight, (1,))))
         gamma: Any = 1.0
         if scale_init_precond:
             first = ops.minimum(1.0, _ratio(1.0, ops.sqrt(dot(grads, grads)), 1.0))
             gamma = ops.where(state.count > 0, _ratio(product, dot(y, y), 1.0), first)
-        found = _preconditioned(grads, steps, slopes, weights, gamma)
+        found = _preconditioned(grads, steps, derivatives, weights, gamma)
         kept = _kept(grads, grads)
         new = ScaleByLBFGSState(
-            state.count + 1, at, kept, _locked(steps), _locked(slopes), lock(weights)
+            state.count + 1, at, kept, _locked(steps), _locked(derivatives), lock(weights)
         )
         return _locked(found), new
 
@@ -158,14 +158,14 @@ def _ratio(above: Any, below: Any, otherwise: Any) -> Any:
     return ops.where(some, above / ops.where(some, below, 1.0), otherwise)
 
 
-def _preconditioned(vector: Any, steps: Any, slopes: Any, weights: Any, gamma: Any) -> Any:
+def _preconditioned(vector: Any, steps: Any, derivatives: Any, weights: Any, gamma: Any) -> Any:
     alphas: list[Any] = []
     for i in reversed(range(len(steps))):
         alphas.append(weights[i] * dot(steps[i], vector))
-        vector = _plus(vector, -alphas[-1], slopes[i])
+        vector = _plus(vector, -alphas[-1], derivatives[i])
     vector = _scaled(gamma, vector)
     for i, step in enumerate(steps):
-        vector = _plus(vector, alphas.pop() - weights[i] * dot(slopes[i], vector), step)
+        vector = _plus(vector, alphas.pop() - weights[i] * dot(derivatives[i], vector), step)
     return vector
 
 

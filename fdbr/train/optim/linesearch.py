@@ -257,7 +257,7 @@ def scale_by_zoom_linesearch(
         info = LinesearchInfo(0, far, far)
         return ScaleByZoomLinesearchState(zero + 1, far, grad, info)
 
-    def turn(s: _Search, look: Any, start: _Point, guess: Any) -> _Search:
+    def iteration(s: _Search, look: Any, start: _Point, guess: Any) -> _Search:
         """One more point, and what follows from it."""
         larger = ops.where(s.count == 0, guess, increase_factor * s.last.at)
         reached = larger < larger if max_learning_rate is None else larger >= max_learning_rate
@@ -297,10 +297,10 @@ def scale_by_zoom_linesearch(
     ) -> tuple[Any, Any]:
         check_state(function, state, ScaleByZoomLinesearchState)
         _checked(function, params, value, grad, value_fn)
-        slope_of = value_and_grad(_bound(value_fn, extra))
+        derivative_of = value_and_grad(_bound(value_fn, extra))
 
         def look(at: Any) -> tuple[_Point, Any]:
-            value, grad = slope_of(along(params, at, updates))
+            value, grad = derivative_of(along(params, at, updates))
             grad = tree.map(lambda u, g: g, updates, conjugated(grad))
             return _Point(at, value + 0 * zero, dot(grad, updates)), grad
 
@@ -312,7 +312,9 @@ def scale_by_zoom_linesearch(
         far, no = zero + float("inf"), slope != slope
         s = _Search(0, *(start,) * 5, grad, grad, (far, far), no, no, no)
         with np.errstate(all="ignore"):
-            s = while_loop(lambda s: ~(s.done | s.failed), lambda s: turn(s, look, start, guess), s)
+            s = while_loop(
+                lambda s: ~(s.done | s.failed), lambda s: iteration(s, look, start, guess), s
+            )
         retreat = s.failed & ((s.safe.at > 0) | ops.isinf(s.errors[0]))
         end, grad = _chosen(retreat, (s.safe, s.safe_grad), (s.last, s.grad))
         info = LinesearchInfo(s.count, *s.errors)
@@ -417,7 +419,7 @@ def scale_by_backtracking_linesearch(
         slope = dot(grad, updates)
         zero = 0 * slope
 
-        def turn(carry: Any) -> Any:
+        def iteration(carry: Any) -> Any:
             count, rate, *_ = carry
             rate = ops.where(count > 0, decrease_factor * rate, rate)
             new = value_at(along(params, rate, updates)) + zero
@@ -430,7 +432,7 @@ def scale_by_backtracking_linesearch(
         with np.errstate(all="ignore"):
             count, rate, new, error = while_loop(
                 lambda carry: (carry[3] > atol) & (carry[0] <= max_backtracking_steps),
-                turn,
+                iteration,
                 (0, rate + zero, value + zero, far),
             )
         rate = ops.where(ops.isinf(error), 0.0, rate)
@@ -440,7 +442,8 @@ def scale_by_backtracking_linesearch(
             kept = tree.map(lambda u, g: g, updates, conjugated(found))
         info = LinesearchInfo(count, error, zero)
         new = ScaleByBacktrackingLinesearchState(rate, new, kept, info)
-        return scale(rate).update(updates, scale(1.0).init(params), params)[0], new
+        factor: Any = rate
+        return scale(factor).update(updates, scale(1.0).init(params), params)[0], new
 
     return Optimizer(init, update)
 

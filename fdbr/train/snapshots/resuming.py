@@ -18,7 +18,7 @@ __all__ = ["resume"]
 def resume(folder: str | Path, like: Any) -> Report | None:
     """The report of the newest snapshot in a folder that can be read.
 
-    Give it to `fit`, which goes on from there: ``fit(step, state, batches,
+    Give it to `fit`, which continues from there: ``fit(step, state, batches,
     resume=train.resume(folder, like=state), epochs=…)``.
 
     Parameters
@@ -80,7 +80,7 @@ def resume(folder: str | Path, like: Any) -> Report | None:
             except (DamagedError, OSError) as error:
                 if os.path.lexists(path):
                     failures.append((path, error))
-                else:  # it was deleted: a run that goes on has a newer one by now
+                else:  # it was deleted: a run that continues has a newer one by now
                     missed = True
                 continue
             if failures:

@@ -32,7 +32,7 @@ def snapshot(
     overwrite: bool = False,
     name: str = "snapshot",
 ) -> Stage:
-    """A stage that writes some reports to files, from which `resume` goes on.
+    """A stage that writes some reports to files, from which `resume` continues.
 
     A snapshot holds the state, the position in the data, what stages keep, and the metrics.  It is
     written under another name, synced and renamed, so a run may be killed at any moment.  The next
@@ -63,8 +63,8 @@ def snapshot(
         Whether the last report is written too, however the run ends: by itself, by Ctrl-C or
         SIGTERM, by a ``break``, or by an error in the step.
     background
-        Whether the run goes on while a file is written.  Whoever is faster than the disk waits for
-        the write before; an error comes with the next report.
+        Whether the run continues while a file is written.  A run that is faster than the
+        disk waits for the write before; an error comes with the next report.
     overwrite
         Whether a run may begin where the folder has snapshots of later iterations.  They are
         deleted when the first new one is written.

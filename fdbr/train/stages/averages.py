@@ -72,7 +72,7 @@ def average(every: Condition = each_epoch, name: str = "average") -> Stage:
     every
         Which reports; by default the last of each epoch.
     name
-        Under which the sums are kept, with which a resumed run goes on.
+        Under which the sums are kept, with which a resumed run continues.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def micro_average(
     every
         Which reports; by default the last of each epoch.
     name
-        Under which the sums are kept, with which a resumed run goes on: by default that of the
+        Under which the sums are kept, with which a resumed run continues: by default that of the
         metric.
 
     Returns

@@ -1,4 +1,4 @@
-"""Stages that keep something from report to report, and so that a resumed run goes on with it."""
+"""Stages that keep something from report to report, and so that a resumed run continues with it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +21,7 @@ def stateful(
     """A stage that keeps a state: a scan over the reports.
 
     The state is in each report that the stage gives, under ``report.position.kept[name]``.  So a
-    snapshot has it, and a resumed run goes on with it: the stage takes it from the first report
+    snapshot has it, and a resumed run continues with it: the stage takes it from the first report
     that it sees.
 
     Parameters

@@ -38,7 +38,7 @@ def log(path: str | Path, every: Condition = each_epoch, name: str = "log") -> S
     ends in ``.csv``, a row under a header, which becomes wider when a metric comes that has no
     column yet.  JSON has no NaN and no infinity: both are written as ``null``.
 
-    Each iteration is in the file once.  A resumed run goes on after the line of the iteration at
+    Each iteration is in the file once.  A resumed run continues after the line of the iteration at
     which it begins: lines of later ones, which a killed part had written after its last snapshot,
     are cut.  A run that begins anew begins the file anew, and keeps the one that was there under
     its name with a ``~`` at the end, further ones under ``~1``, ``~2`` and so on: there are the

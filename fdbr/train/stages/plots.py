@@ -1,4 +1,4 @@
-"""Plots of a run, which are drawn anew as it goes on."""
+"""Plots of a run, which are drawn anew as it continues."""
 
 import functools
 import math
@@ -51,7 +51,7 @@ def plot(
     x
         The horizontal axis: ``"iteration"``, ``"epoch"`` or ``"seconds"``.
     name
-        Under which the points are kept, with which a resumed run goes on.
+        Under which the points are kept, with which a resumed run continues.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def plot_statistics(
         Numbers from 0 to 100, of which the first and the last, the second and the last but one,
         and so on, are the edges of bands; a middle one is a line.
     name
-        Under which the points are kept, with which a resumed run goes on.
+        Under which the points are kept, with which a resumed run continues.
 
     Returns
     -------

@@ -75,7 +75,7 @@ def optuna_search(study: Any, make: Callable[[Any], Any], trials: int, metric: s
     """The configurations that a study of Optuna proposes, one after the other.
 
     `Optuna <https://optuna.org>`_ is told the last value of the metric of each run, and proposes
-    more of what was good.  A study in a database goes on where it stopped.
+    more of what was good.  A study in a database continues where it stopped.
 
     Parameters
     ----------

@@ -80,9 +80,9 @@ def sweep(
     """Run one function with many configurations, several at a time, and stream their reports.
 
     Each run has a folder, whose name follows from the configuration.  A run that has finished there
-    is not run again, so a sweep that was stopped goes on where it was; a run that was stopped in
-    the middle begins anew, or goes on from its own snapshots, if ``run`` asks `resume` for them.
-    A run that raises has failed, and the others go on; one whose process dies is tried again.
+    is not run again, so a sweep that was stopped continues where it was; a run that was stopped in
+    the middle begins anew, or continues from its own snapshots, if ``run`` asks `resume` for them.
+    A run that raises has failed, and the others continue; one whose process dies is tried again.
 
     Parameters
     ----------
@@ -103,8 +103,8 @@ def sweep(
         How many runs at a time; by default as many as the executor has, or else as there are cores.
     retries
         How often a run is tried again whose process died.  Where that breaks an executor, as it
-        breaks a ``ProcessPoolExecutor``, the sweep goes on with a new one of the same settings; of
-        other kinds it ends with an error that names the runs that are left.
+        breaks a ``ProcessPoolExecutor``, the sweep continues with a new one of the same settings;
+        with other executors it ends with an error that names the runs that are left.
     every
         A trigger without a state: which reports are streamed and logged, beside the last; by
         default all.
@@ -114,7 +114,7 @@ def sweep(
     iterator
         A generator of `SweepReport`, in the order of time, and in each run in that of iterations.
         Closing it ends the runs.  Raises RuntimeError if an executor is broken and cannot be
-        replaced; the same sweep goes on with the folder and another executor.
+        replaced; the same sweep continues with the folder and another executor.
 
     Raises
     ------

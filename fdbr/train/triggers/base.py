@@ -33,7 +33,7 @@ class Trigger:
     init
         ``init() -> state``, or `None` where there is none.  The state is what `Report.keep` takes.
     label
-        What messages call the trigger; a run that it has ended goes on under another one only.
+        What messages call the trigger; a run that it has ended continues under another one only.
 
     >>> from fdbr import train
     >>> train.every(epochs=1) | train.every(iterations=4)

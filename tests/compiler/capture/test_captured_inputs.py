@@ -177,8 +177,8 @@ def test_what_decides_shapes_and_iterations_has_a_program_for_each_value(values)
     count = 1
 
     def f(x):
-        for turn in range(count):
-            x = x + turn
+        for iteration in range(count):
+            x = x + iteration
         return ops.sum(x * np.ones((count, 1)), axis=0) / count
 
     jitted = plainly(f)

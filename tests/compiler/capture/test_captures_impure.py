@@ -164,7 +164,7 @@ def _changing():
         members.add(len(members))
         return x * len(members)
 
-    def turns(x):
+    def iterations(x):
         ring.rotate(1)
         return x * ring[0]
 
@@ -185,7 +185,7 @@ def _changing():
     counter = Counter()
     return {
         f.__name__: f
-        for f in (grows, by_default, counts, joins, turns, pops, digs, aliased, within)
+        for f in (grows, by_default, counts, joins, iterations, pops, digs, aliased, within)
     } | {"of_class": counter.of_class, "of_object": counter.of_object}
 
 

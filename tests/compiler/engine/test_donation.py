@@ -101,19 +101,19 @@ def test_a_gradient_that_is_the_new_state_is_copied_over_the_old_state(locked):
     def moved(state, slope):
         return {"w": state["w"] - 0.5 * slope - 0.5 * state["previous"], "previous": slope}
 
-    slopes = [normal(64, 64, seed=seed) for seed in range(6)]
-    kept = [slope.copy() for slope in slopes]
-    for slope in slopes:
+    derivatives = [normal(64, 64, seed=seed) for seed in range(6)]
+    kept = [slope.copy() for slope in derivatives]
+    for slope in derivatives:
         slope.setflags(write=not locked)
     make = lambda: {"w": normal(64, 64, seed=9), "previous": normal(64, 64, seed=8)}
-    jitted = warm(moved, make(), slopes[0])
+    jitted = warm(moved, make(), derivatives[0])
     ours, theirs = make(), make()
     places = addresses(ours)
-    for slope in slopes:
+    for slope in derivatives:
         ours, theirs = jitted(ours, slope), moved(theirs, slope)
         assert_same(ours, theirs)
         assert not np.shares_memory(ours["previous"], slope)
-    assert_same(slopes, kept)
+    assert_same(derivatives, kept)
     assert sorted(addresses(ours)) == sorted(places)
 
 
@@ -241,7 +241,7 @@ def test_kernels_that_fold_write_over_what_they_read_if_they_have_read_all(
 # --- decisions and failures ---------------------------------------------------------
 
 
-def test_a_decision_that_turns_out_otherwise_finds_the_arguments_as_they_were():
+def test_a_decision_that_iterations_out_otherwise_finds_the_arguments_as_they_were():
     def f(s, x):
         new = {"w": s["w"] * 2 - x}
         return (new, 1) if new["w"].sum() > 0 else ({"w": s["w"] - x}, 2)
@@ -465,8 +465,8 @@ def _descend(state, x):
             y = ops.tanh(y @ w)
         return ops.mean(y**2)
 
-    value, slopes = fdbr.value_and_grad(loss)(weights)
-    steps = [-rate * slope for slope in slopes]
+    value, derivatives = fdbr.value_and_grad(loss)(weights)
+    steps = [-rate * slope for slope in derivatives]
     return ([w + step for w, step in zip(weights, steps, strict=True)], rate), value
 
 

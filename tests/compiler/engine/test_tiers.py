@@ -52,8 +52,8 @@ def step(params: Any, x: Any) -> Any:
         y = ops.softmax(np.tanh(x @ weight + bias), axis=-1)
         return np.mean((np.log(y + 1) * y) ** 2) + np.sum(np.exp(-y), axis=0).max()
 
-    value, slopes = fdbr.value_and_grad(loss)(params)
-    return tree.map(lambda p, g: p - 0.1 * g, params, slopes), value
+    value, derivatives = fdbr.value_and_grad(loss)(params)
+    return tree.map(lambda p, g: p - 0.1 * g, params, derivatives), value
 
 
 def arguments() -> Any:
@@ -125,18 +125,20 @@ def test_numpy_executes_the_kernels_of_random_programs(
     assert "replay raised" not in str(jitted.report())
 
 
-@pytest.mark.parametrize("turns", [2, 40])
-def test_numpy_executes_the_kernels_of_loops(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("iterations", [2, 40])
+def test_numpy_executes_the_kernels_of_loops(
+    iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(background._Service, "serve", lambda self: None)
     set_patience(1e-9)
 
     def f(a: Any, x: Any, rows: Any) -> Any:
-        for i in range(turns):  # with one matrix in several places of the turn
+        for i in range(iterations):  # with one matrix in several places of the turn
             x = np.tanh(a @ x + a.T @ x - rows[i]) @ a + np.linalg.solve(a + 4 * np.eye(2), x)
         return np.sum(x * x)
 
     generator = np.random.default_rng(0)
-    args = [generator.normal(size=shape) for shape in ((2, 2), (2, 2), (turns, 2, 2))]
+    args = [generator.normal(size=shape) for shape in ((2, 2), (2, 2), (iterations, 2, 2))]
     for jitted in (fdbr.jit(f), fdbr.jit(fdbr.value_and_grad(f, (0, 1, 2)))):
         for _ in range(5):
             agrees(jitted(*args), jitted.__wrapped__(*args))
@@ -284,9 +286,9 @@ np.savez(path, a=w[0], b=w[1])
 def test_reproducible_training_that_is_resumed_ends_with_the_same_bits(tmp_path: Any) -> None:
     """In one process, and in two; with nothing on disk, and with everything."""
 
-    def run(name: str, *turns: int) -> Any:
+    def run(name: str, *iterations: int) -> Any:
         path = str(tmp_path / f"{name}.npz")
-        for start, stop in itertools.pairwise(turns):
+        for start, stop in itertools.pairwise(iterations):
             command = [sys.executable, "-c", textwrap.dedent(TRAINING), str(start), str(stop), path]
             subprocess.run(command, check=True, timeout=300)
         found = np.load(path)
@@ -318,12 +320,12 @@ def boom(program: Any) -> Any:
     raise IndexError("no such step")
 
 
-def with_turns(x: Any) -> Any:
+def with_iterations(x: Any) -> Any:
     return fdbr.scan(lambda carry, t: (np.tanh(carry * t), carry.sum()), x, np.arange(4.0))[0]
 
 
 @pytest.mark.parametrize("how", ["at once", "reproducible", "ahead", "in time", "backward"])
-@pytest.mark.parametrize("f", [lambda x: np.tanh(x) * 2 + 1, with_turns])
+@pytest.mark.parametrize("f", [lambda x: np.tanh(x) * 2 + 1, with_iterations])
 def test_a_pass_that_fails_leaves_a_program_that_runs_step_by_step_and_says_so(f, how, monkeypatch):
     monkeypatch.setattr(tiers, "PASSES", (*tiers.PASSES[:5], boom, *tiers.PASSES[5:]))
     set_patience(1e-9 if how == "in time" else 0.0)

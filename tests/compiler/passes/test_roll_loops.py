@@ -162,23 +162,23 @@ def recurrent(w: Any, xs: Any) -> Any:
     return ops.sum(ops.stack(out) ** 2)
 
 
-def stencil(u: Any, speed: Any, turns: Any) -> Any:
-    for _ in range(len(turns)):
+def stencil(u: Any, speed: Any, iterations: Any) -> Any:
+    for _ in range(len(iterations)):
         u = ops.at(u)[1:-1].add(speed * (u[2:] - 2 * u[1:-1] + u[:-2]))
     return ops.sum(u**2)
 
 
-def two_back(a: Any, b: Any, turns: Any) -> Any:
-    for _ in range(len(turns)):
+def two_back(a: Any, b: Any, iterations: Any) -> Any:
+    for _ in range(len(iterations)):
         a, b = b, ops.sin(a) + 0.1 * b
     return a * b
 
 
-def nested(u: Any, turns: Any) -> Any:
-    for i in range(len(turns)):
+def nested(u: Any, iterations: Any) -> Any:
+    for i in range(len(iterations)):
         for _ in range(10):
             u = ops.sin(u) * 0.9 + 0.1 * u
-        u = u * turns[i]
+        u = u * iterations[i]
     return ops.sum(u)
 
 
@@ -235,8 +235,8 @@ def test_what_is_the_same_in_all_iterations_is_computed_before_the_loop() -> Non
 
 
 def test_what_is_done_with_each_of_many_arrays_is_no_loop() -> None:
-    def f(params: Any, slopes: Any, means: Any) -> Any:
-        means = [0.9 * m + 0.1 * g for m, g in zip(means, slopes, strict=True)]
+    def f(params: Any, derivatives: Any, means: Any) -> Any:
+        means = [0.9 * m + 0.1 * g for m, g in zip(means, derivatives, strict=True)]
         return [p - 0.1 * m * ops.tanh(m * m + 1) for p, m in zip(params, means, strict=True)]
 
     many = [[np.ones(4) for _ in range(60)] for _ in range(3)]

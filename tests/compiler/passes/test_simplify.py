@@ -362,8 +362,8 @@ def test_what_is_taken_from_a_part_among_zeros_is_what_it_was(where, taken):
 
     program, leaves = recorded(f, x)
     assert_close(program, simplify(program), leaves, 0)
-    pulled = lambda ct: fdbr.vjp(lambda x: x[where], x)[1](ct)[0][taken]
-    program, leaves = recorded(pulled, np.asarray(x[where]))
+    cotangents_in = lambda ct: fdbr.vjp(lambda x: x[where], x)[1](ct)[0][taken]
+    program, leaves = recorded(cotangents_in, np.asarray(x[where]))
     assert_close(program, simplify(program), leaves, 0)
 
 

@@ -29,16 +29,16 @@ def adaptive(y: Any, rate: Any) -> Any:
 def backtracking(x: Any, scale: Any) -> Any:
     """Descend with a line search, and count."""
     f = lambda x: scale * x**4 + np.cos(3 * x)
-    turns = 0
+    iterations = 0
     slope = fdbr.grad(f)(x)
-    while abs(slope) > 1e-3 and turns < 6:
+    while abs(slope) > 1e-3 and iterations < 6:
         size = 1.0
         while f(x - size * slope) > f(x) - 0.3 * size * slope**2:
             size = size * 0.5
         x = x - size * slope
         slope = fdbr.grad(f)(x)
-        turns += 1
-    return x * turns
+        iterations += 1
+    return x * iterations
 
 
 def bisected(low: Any, target: Any) -> Any:
@@ -54,13 +54,13 @@ def bisected(low: Any, target: Any) -> Any:
 
 
 def newton(x: Any, target: Any) -> Any:
-    turns = 0
+    iterations = 0
     y = x
     while True:
         step = (y**3 - target) / (3 * y**2)
         y = y - step
-        turns += 1
-        if abs(step) < 1e-9 or turns > 30:
+        iterations += 1
+        if abs(step) < 1e-9 or iterations > 30:
             break
     return y
 

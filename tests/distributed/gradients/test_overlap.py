@@ -51,8 +51,8 @@ def test_it_takes_the_arguments_of_value_and_grad():
         g = d.value_and_grad(lambda x, y: (x * y, {"sum": x + y}), comm, (0, 1), True)
         return g(2.0, 3.0 + comm.rank)
 
-    (value, aux), slopes = d.run_in_threads(f, 2)[1]
-    assert (value, aux["sum"], *slopes) == (8.0, 6.0, 3.5, 2.0)
+    (value, aux), derivatives = d.run_in_threads(f, 2)[1]
+    assert (value, aux["sum"], *derivatives) == (8.0, 6.0, 3.5, 2.0)
 
 
 def test_arguments_are_checked():

@@ -420,10 +420,10 @@ def test_a_jitted_run_goes_on_bit_by_bit(tmp_path):
         def value(w, batch):
             return ((w * batch - 1.0) ** 2).sum()
 
-        slopes = fdbr.jit(fdbr.grad(value), reproducible=True)
+        derivatives = fdbr.jit(fdbr.grad(value), reproducible=True)
 
         def step(state, batch):
-            grads = d.all_reduce(slopes(state["w"], batch), comm)
+            grads = d.all_reduce(derivatives(state["w"], batch), comm)
             return {**state, "w": state["w"] - 1e-4 * grads}, {"mean": float(len(batch))}
 
         return step

@@ -81,9 +81,9 @@ def test_a_pipeline_has_loss_and_gradients_of_one_process(size, count, order, ch
         )
         return step(models[comm.rank], x, y)
 
-    for rank, (found, slopes) in enumerate(d.run_in_threads(f, size)):
+    for rank, (found, derivatives) in enumerate(d.run_in_threads(f, size)):
         assert abs(found - value) < 1e-12
-        close(slopes, grads[rank])
+        close(derivatives, grads[rank])
 
 
 def test_a_pipeline_within_data_parallelism():
@@ -98,9 +98,9 @@ def test_a_pipeline_within_data_parallelism():
         step = d.pipeline(apply, mean_loss, stages, micro_batches=2)
         return d.all_reduce(step(models[stages.rank], *own), same, "mean")
 
-    for rank, (found, slopes) in enumerate(d.run_in_threads(f, 4)):
+    for rank, (found, derivatives) in enumerate(d.run_in_threads(f, 4)):
         assert abs(found - value) < 1e-12
-        close(slopes, grads[rank % 2])
+        close(derivatives, grads[rank % 2])
 
 
 def test_the_timeline_is_drawn(tmp_path):

@@ -81,13 +81,13 @@ def test_a_divided_transformer_has_loss_and_gradients_of_the_whole_one(size):
 
     def f(comm):
         own = whole.shard(comm)
-        found, slopes = fdbr.value_and_grad(loss)(own, x, labels, comm)
-        return found, slopes.norm, d.unshard(slopes), own.up.weight.size
+        found, derivatives = fdbr.value_and_grad(loss)(own, x, labels, comm)
+        return found, derivatives.norm, d.unshard(derivatives), own.up.weight.size
 
-    for found, norm, slopes, elements in d.run_in_threads(f, size):
+    for found, norm, derivatives, elements in d.run_in_threads(f, size):
         assert abs(found - value) < 1e-12
         close(norm, grads.norm)  # of what all ranks have alike the gradient is whole, not a part
-        close(slopes, grads)
+        close(derivatives, grads)
         assert elements <= -(-7 // size) * 12
 
 
@@ -102,8 +102,8 @@ def test_the_program_of_a_divided_model_does_the_same():
         step(own, x, labels)
         return d.unshard(step(own, x, labels))
 
-    for slopes in d.run_in_threads(f, 2):
-        close(slopes, grads)
+    for derivatives in d.run_in_threads(f, 2):
+        close(derivatives, grads)
 
 
 def test_what_a_program_hands_to_the_parts_is_memory_of_its_own():
@@ -135,8 +135,8 @@ def test_a_linear_layer_by_columns_or_rows_is_the_layer(size, whole, bias, width
         found = []
         for split in ("column", "row") if whole else ("row",):
             part = d.shard(layer, comm, split=split, whole=True)
-            slopes = fdbr.grad(lambda layer, x: ops.sum(layer(x) ** 2), (0, 1))(part, x)
-            found.append([part(x), d.unshard(slopes[0]), slopes[1]])
+            derivatives = fdbr.grad(lambda layer, x: ops.sum(layer(x) ** 2), (0, 1))(part, x)
+            found.append([part(x), d.unshard(derivatives[0]), derivatives[1]])
         return found
 
     for found in d.run_in_threads(f, size):

@@ -92,7 +92,7 @@ def test_half_of_the_images_are_flipped():
 
 
 @given(images())
-def test_four_quarter_turns_are_none_and_one_is_that_of_numpy(image):
+def test_four_quarter_iterations_are_none_and_one_is_that_of_numpy(image):
     side = min(image.shape[1:])
     square = image[:, :side, :side]
     once = augment.rotate(square, 90)

@@ -51,7 +51,7 @@ def test_the_order_is_a_function_of_key_and_epoch():
     assert rows(first, 3) != rows(other, 3)
 
 
-def test_epochs_may_be_read_in_turns():
+def test_epochs_may_be_read_in_iterations():
     batches = train.Batches(np.arange(20), 5, key=KEY)
     one, other = batches.epoch(0), batches.epoch(1)
     mixed = [(a.tolist(), b.tolist()) for a, b in zip(one, other, strict=True)]

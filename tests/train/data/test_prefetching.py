@@ -65,7 +65,7 @@ def test_collations_go_to_processes():
 
 
 @PROCESSES
-def test_an_error_comes_in_its_turn_with_the_example_and_the_traceback(processes):
+def test_an_error_comes_in_its_iteration_with_the_example_and_the_traceback(processes):
     batches = train.Batches(cases.At(7, cases.fail), 2)
     epoch = train.prefetch(batches, 2, processes).epoch(1)
     assert [next(epoch)[0, 0] for _ in range(3)] == [0, 2, 4]

@@ -50,11 +50,11 @@ def test_epochs_left_or_read_to_their_end_are_those_without_workers(ahead, reads
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.booleans(), max_size=20), st.integers(0, 2), st.integers(0, 2))
-def test_two_iterators_of_one_source_do_not_mix(ahead, turns, first, second):
+def test_two_iterators_of_one_source_do_not_mix(ahead, iterations, first, second):
     found = [ahead.epoch(first), ahead.epoch(second)]
     expected = [BATCHES.epoch(first), BATCHES.epoch(second)]
-    for turn in turns:
-        batch, wanted = next(found[turn], None), next(expected[turn], None)
+    for iteration in iterations:
+        batch, wanted = next(found[iteration], None), next(expected[iteration], None)
         assert (batch is None) == (wanted is None)
         assert batch is None or batch.tobytes() == wanted.tobytes()
     for stream in found:

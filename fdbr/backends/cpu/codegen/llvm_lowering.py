@@ -202,20 +202,20 @@ class _Lowering(VectorLoops):
     def repeat_for(self, node: ast.For) -> None:
         first, stop, step = self.bounds(node)
         always = first.literal is not None and stop.literal is not None
-        turns = range(first.literal, stop.literal, step.literal or 1) if always else None
-        if turns is not None and not turns:
+        iterations = range(first.literal, stop.literal, step.literal or 1) if always else None
+        if iterations is not None and not iterations:
             return
-        if turns is not None and len(turns) == 1:
-            self.write_out(node, turns)
+        if iterations is not None and len(iterations) == 1:
+            self.write_out(node, iterations)
             return
         parts = parts_of(node)
-        few = turns is not None and len(turns) <= _FEW and _weight(node) <= _MOST
+        few = iterations is not None and len(iterations) <= _FEW and _weight(node) <= _MOST
         plain = step.literal == 1 and self.lanes == 1 and self.module.vectors
         plain &= parts.innermost or _is_narrow(node)
         if plain and not (few and self.narrow) and self.vector_loop(node, parts, first, stop):
             return
-        if turns is not None and few:
-            self.write_out(node, turns)
+        if iterations is not None and few:
+            self.write_out(node, iterations)
             return
         outer, self.narrow = self.narrow, self.narrow or _is_narrow(node)
         self.module.final &= not self.narrow
@@ -228,8 +228,8 @@ class _Lowering(VectorLoops):
             self.branch(self.add(f"{compare} {first.text}, {stop.text}"), body, after)
         self.begin(body)
         index, following = Value("i8", self.name()), self.name()
-        if turns is not None:
-            self.ranges[index.text] = turns if turns.step > 0 else turns[::-1]
+        if iterations is not None:
+            self.ranges[index.text] = iterations if iterations.step > 0 else iterations[::-1]
         at, before_it, carried = self.enter(parts)
         assert isinstance(node.target, ast.Name)
         self.bind(node.target.id, index)
@@ -248,11 +248,11 @@ class _Lowering(VectorLoops):
             self.leave(before_it)
         self.lose(node.target.id, "has no value after its loop")
 
-    def write_out(self, node: ast.For, turns: range) -> None:
+    def write_out(self, node: ast.For, iterations: range) -> None:
         """Unroll a loop completely."""
         assert isinstance(node.target, ast.Name)
-        for turn in turns:
-            self.bind(node.target.id, Value("i8", str(turn)))
+        for iteration in iterations:
+            self.bind(node.target.id, Value("i8", str(iteration)))
             self.statements(node.body)
         self.lose(node.target.id, "has no value after its loop")
 
@@ -339,12 +339,12 @@ def _is_narrow(node: ast.For) -> bool:
     if any(isinstance(arg, ast.Subscript) for arg in args):
         return False
     inner = [statement for statement in node.body if isinstance(statement, ast.For)]
-    if not inner or 0 < _turns(node) <= _FEW or len(node.body) > _FEW * len(inner):
+    if not inner or 0 < _iterations(node) <= _FEW or len(node.body) > _FEW * len(inner):
         return False
-    return all(1 < _turns(loop) <= _FEW for loop in inner)
+    return all(1 < _iterations(loop) <= _FEW for loop in inner)
 
 
-def _turns(node: ast.For) -> int:
+def _iterations(node: ast.For) -> int:
     """Return a loop's trip count if it is constant, otherwise 0."""
     args = node.iter.args if isinstance(node.iter, ast.Call) else []
     last = args[0] if len(args) == 1 else None
@@ -356,7 +356,7 @@ def _weight(node: ast.For | ast.While) -> int:
     total = 0
     for statement in node.body:
         total += _weight(statement) if isinstance(statement, ast.For | ast.While) else 1
-    return total * ((isinstance(node, ast.For) and _turns(node)) or _FEW)
+    return total * ((isinstance(node, ast.For) and _iterations(node)) or _FEW)
 
 
 _STATEMENTS: dict[type, Callable[[_Lowering, Any], None]] = {

@@ -29,13 +29,13 @@ def loop_lines(writer: Any, step: Any, loop: Loop, run: Callable[..., Any]) -> l
         sources.append(writer.constant(values))
     each = [f"y{i}" for i in range(len(outs) - kept)]
     left = "".join(f"{name}, " for name in (*outs[:kept], *each))
-    turn = [
+    iteration = [
         f"{writer.constant(run, 'f')}({', '.join([*outs[:first], *heads[1:], *given[second:]])})"
     ]
-    turn = [f"{left}= {turn[0]}" if left else turn[0]]
-    turn += [f"{out}[t] = {y}" for out, y in zip(outs[kept:], each, strict=True)]
+    iteration = [f"{left}= {iteration[0]}" if left else iteration[0]]
+    iteration += [f"{out}[t] = {y}" for out, y in zip(outs[kept:], each, strict=True)]
     head = f"for {''.join(f'{name}, ' for name in heads)}in zip({', '.join(sources)}):"
-    block = [head, *(f" {line}" for line in turn)]
+    block = [head, *(f" {line}" for line in iteration)]
     if any(map(is_guarded, loop.body.steps)):
         back = "give(block); " if writer.has_block else ""
         block = ["try:", *(f" {line}" for line in block), "except GuardFailure as failure:"]

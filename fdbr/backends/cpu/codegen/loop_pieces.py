@@ -88,8 +88,8 @@ def check_apart(spans: Sequence[tuple[Span, bool]], piece: Piece, ranges: dict[s
         if not a.memory or a.pointer != b.pointer:
             raise AccessError("memory that may be the same")
         if a.lanes > 1 and b.lanes > 1 and a.root == b.root and a.step == b.step:
-            turns, between = divmod(abs(a.offset - b.offset), abs(a.step))
-            if between or not 0 < turns < min(piece.lanes, piece.length or piece.lanes):
+            iterations, between = divmod(abs(a.offset - b.offset), abs(a.step))
+            if between or not 0 < iterations < min(piece.lanes, piece.length or piece.lanes):
                 continue
         one, other = _reach(a, ranges), _reach(b, ranges)
         if not (one and other) or (one[0] < other[1] and other[0] < one[1]):

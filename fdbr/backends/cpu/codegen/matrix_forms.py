@@ -248,11 +248,11 @@ def _write_substitution(writer: Writer, step: Instruction) -> None:
             f"    t = t - {a.at([*at, 'c', 'r'], rank)} * {out('r', 'j')}",
             f"{out('c', 'j')} = t" if unit else f"{out('c', 'j')} = t / {pivot}",
         ]
-        turns = f"range({n})" if lower else f"range({n - 1}, -1, -1)"
+        iterations = f"range({n})" if lower else f"range({n - 1}, -1, -1)"
         check = [] if unit else [f"    regular = regular & ({pivot} != 0)"]
         return [
             "regular = True",
-            f"for c in {turns}:",
+            f"for c in {iterations}:",
             *check,
             f"    for j in range({k}):",
             *_indented(one, 2),

@@ -369,8 +369,11 @@ class _Stage:
                 self.inside.append(store(place, text, out.kind.dtype))
         if not self.inside:
             return []
-        turns = writer.wide if writer.across else writer.loops[-1][0]
-        loop = [f"for c in range({turns}):", *("    " + s for s in [*block.lines, *self.inside])]
+        iterations = writer.wide if writer.across else writer.loops[-1][0]
+        loop = [
+            f"for c in range({iterations}):",
+            *("    " + s for s in [*block.lines, *self.inside]),
+        ]
         return [*self.start, *self._around([*writer.inner, *self.first, *loop, *self.last])]
 
     def _around(self, lines: list[str]) -> list[str]:
@@ -378,11 +381,11 @@ class _Stage:
         writer = self.writer
         for i in reversed(self.many):
             length = writer.loops[i][0]
-            turns = f"range({length})"
+            iterations = f"range({length})"
             blocks = i == self.many[-1] and bool(self.ready) and length > _BLOCK
             if blocks:
-                turns = f"range(b, min(b + {_BLOCK}, {length}))"
-            lines = [f"for i{i} in {turns}:", *("    " + line for line in lines)]
+                iterations = f"range(b, min(b + {_BLOCK}, {length}))"
+            lines = [f"for i{i} in {iterations}:", *("    " + line for line in lines)]
             if i == self.many[-1] and self.ready:
                 lines = [*self.ready, *lines, *self.added]
             if blocks:

@@ -188,7 +188,7 @@ class VectorLoops(Expressions):
         }
         carried = {name: (total, starts[name]) for name, total in self.totals.items()}
         self._mask(piece, index)
-        self._turn(node, index)
+        self._iteration(node, index)
         check_apart(self.spans, piece, self.ranges)
         lines, head, self.head = self.lines, self.head, None
         self.lanes, self.mask, self.there, self.lines = 1, "", 1, outer
@@ -237,7 +237,7 @@ class VectorLoops(Expressions):
         self.branch(self.add(f"icmp slt i64 {following}, {piece.stop.text}"), body, end)
         self.begin(end)
 
-    def _turn(self, node: ast.For, index: str) -> None:
+    def _iteration(self, node: ast.For, index: str) -> None:
         """Emit the statements for the vector that starts at an index."""
         assert isinstance(node.target, ast.Name)
         number = index.lstrip("-").isdecimal()

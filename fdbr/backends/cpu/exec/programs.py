@@ -180,7 +180,7 @@ def generate(
             writer.lines += call_lines(writer, unit, form, ordered)
             writer.lines += [_unboxed(writer, out) for out in unit.outs if not out.kind.is_array]
         elif (loop := loop_of(unit)) is not None:
-            writer.lines += loop_lines(writer, unit, loop, _turn(writer, loop, products))
+            writer.lines += loop_lines(writer, unit, loop, _iteration(writer, loop, products))
         else:
             assert isinstance(unit, Instruction)
             own = {v for v in ends.get(position, ()) if v in ordered and reads[v] == 1}
@@ -206,7 +206,7 @@ def generate(
     return run
 
 
-def _turn(writer: _Writer, loop: Loop, products: bool) -> Any:
+def _iteration(writer: _Writer, loop: Loop, products: bool) -> Any:
     """Generate the function that runs one iteration of a loop."""
     run: Any = generate(loop.body, products, writer.waits)
     name = f"turn {len(writer.kernels)}"

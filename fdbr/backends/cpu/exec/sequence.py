@@ -33,7 +33,18 @@ from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Guard, Variable, is_variable
 
 __all__ = [
-    *("Advance", "Aim", "Call", "Check", "Code", "Commands", "Jump", "Record", "Slot", "Turns"),
+    *(
+        "Advance",
+        "Aim",
+        "Call",
+        "Check",
+        "Code",
+        "Commands",
+        "Jump",
+        "Record",
+        "Slot",
+        "Iterations",
+    ),
 ]
 
 
@@ -154,7 +165,7 @@ class Advance:
 
 
 @attrs.frozen(eq=False)
-class Turns:
+class Iterations:
     """The beginning of a loop, or, with ``back``, its end: the number of records to jump back."""
 
     loop: Any
@@ -173,7 +184,7 @@ class Jump:
         raise NotImplementedError
 
 
-Record = Call | Check | Aim | Advance | Turns | Jump
+Record = Call | Check | Aim | Advance | Iterations | Jump
 
 
 class Code:
@@ -293,7 +304,7 @@ class Commands:
             return AIM, places[0], places[1], record.offset
         if isinstance(record, Advance):
             return ADVANCE, places[0], record.bytes, 0
-        if isinstance(record, Turns):
+        if isinstance(record, Iterations):
             if record.loop not in self._counters:
                 self._counters[record.loop] = writer.word()
             word = self._counters[record.loop]
@@ -349,8 +360,8 @@ class Commands:
     def _failure(self, check: Check, answer: Any, tables: Tables) -> GuardFailure:
         failure = GuardFailure(check.guard.index, answer)
         for loop in check.loops:
-            turn = loop.length - int(tables.words[self._counters[loop]])
-            failure = loop.failure(turn, failure)
+            iteration = loop.length - int(tables.words[self._counters[loop]])
+            failure = loop.failure(iteration, failure)
         return failure
 
 

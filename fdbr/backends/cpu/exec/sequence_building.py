@@ -18,7 +18,7 @@ from fdbr.backends.cpu.codegen.written import Output, Written
 from fdbr.backends.cpu.exec.kernel import by_numpy
 from fdbr.backends.cpu.exec.native_copies import copied, filled, ordered_look
 from fdbr.backends.cpu.exec.native_forms import parts_of
-from fdbr.backends.cpu.exec.sequence import Advance, Aim, Call, Check, Record, Slot, Turns
+from fdbr.backends.cpu.exec.sequence import Advance, Aim, Call, Check, Iterations, Record, Slot
 from fdbr.backends.cpu.exec.sequencing import Natives, data_inputs, is_look, reduction
 from fdbr.backends.cpu.exec.views import Look, looked, sliced
 from fdbr.backends.cpu.library.matmul.blas import is_blas_product, product_call
@@ -221,8 +221,8 @@ class Builder:
             records.append(Advance(slot, apart * size))
         if len(records) > beginning:
             back = len(records) - beginning
-            records[beginning:beginning] = [*aims, Turns(loop)]
-            records.append(Turns(loop, back))
+            records[beginning:beginning] = [*aims, Iterations(loop)]
+            records.append(Iterations(loop, back))
         for variable in known:
             if self.scratch[variable][1] > start:
                 self.scratch[variable][1] = end

@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr.backends.cpu.exec.memory.buffer_assignment import Plan
 from fdbr.backends.cpu.exec.memory.workspaces import give
-from fdbr.backends.cpu.exec.sequence import Call, Code, Commands, Record, Turns
+from fdbr.backends.cpu.exec.sequence import Call, Code, Commands, Iterations, Record
 from fdbr.backends.cpu.exec.sequence_building import Builder, Built
 from fdbr.backends.cpu.exec.sequencing import Run, is_look
 from fdbr.compiler.ir.interpreter import GuardFailure
@@ -133,7 +133,7 @@ def _weight(records: Sequence[Record]) -> int:
     """Return the estimated cost of records, in additions."""
     weight, times = 0, 1
     for record in records:
-        if isinstance(record, Turns):
+        if isinstance(record, Iterations):
             length = record.loop.length
             times = times // length if record.back else times * length
         elif isinstance(record, Call):

@@ -7,7 +7,7 @@ from fdbr.backends.cpu.library.conv import batch_last_copy
 from fdbr.backends.cpu.library.conv import compiled as conv
 from fdbr.backends.cpu.library.conv.program_primitives import (
     EXAMPLES_LAST,
-    PULLED,
+    VJP,
     WITH_RELU,
     last,
     to_last,
@@ -33,5 +33,5 @@ VALUES: dict[Primitive, Callable[..., Any]] = {
         WITH_RELU[last[p]]: to_last(_OWN[WITH_RELU[p]], (0,), True)
         for p in (op.CONV, op.CONV_BIASED)
     },
-    PULLED[last[op.TO_WINNERS]]: to_last(_OWN[PULLED[op.TO_WINNERS]], (0, 1, 2), True),
+    VJP[last[op.TO_WINNERS]]: to_last(_OWN[VJP[op.TO_WINNERS]], (0, 1, 2), True),
 }

@@ -16,7 +16,7 @@ _PREFIXES = ("scipy_openblas_{}64_", "openblas_{}64_", "openblas_{}")
 
 
 class _State:
-    """How many callers want single-threaded products now, and the number of threads before."""
+    """The number of callers that want single-threaded products now, and of threads before."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

@@ -129,7 +129,7 @@ def _offers(
                         raise
                     if os.path.lexists(path):
                         failures.append((path, str(error)))
-                    else:  # it was deleted: a run that goes on has a newer one by now
+                    else:  # it was deleted: a run that continues has a newer one by now
                         missed = True
                     continue
                 if failures and offer[0][0] == "whole":

@@ -38,7 +38,7 @@ def snapshot(
     overwrite: bool = False,
     name: str = "snapshot",
 ) -> Stage:
-    """A stage that writes some reports of all ranks to files, from which `resume` goes on.
+    """A stage that writes some reports of all ranks to files, from which `resume` continues.
 
     It is `fdbr.train.snapshot` for many ranks; all of them have it.  Rank 0 decides when one is
     due, and which are kept, so triggers may follow the time.
@@ -53,7 +53,7 @@ def snapshot(
     ----------
     folder
         The folder; it is made.  It may be one that all ranks see, or one of each machine or rank:
-        a rank reads again what it has written itself.  To go on on another number of ranks where
+        a rank reads again what it has written itself.  To continue on another number of ranks where
         states differ takes a folder that all see, or the files of all in one place.
     comm
         The ranks.
@@ -71,7 +71,7 @@ def snapshot(
         whether other ranks have come as far, and there is no talking to them: only with
         ``shards=False`` rank 0 writes its last report then.
     background
-        Whether the run goes on while files are written.
+        Whether the run continues while files are written.
     overwrite
         Whether a run may begin where the folder has snapshots of later iterations.
     name

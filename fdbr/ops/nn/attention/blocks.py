@@ -313,7 +313,8 @@ class _FullAttention:
         scale, ct_weights = self.settings.scale, self.weights_vjp(ct)
         d_scores = self.scores_jvp(query, key, mask)
         d_out = self.result_jvp(query, key, value, mask)
-        d_weights, ct_value, ct_scores = 0, None, None
+        ct_scores: Any = None
+        d_weights, ct_value = 0, None
         if value is not None:
             d_weights = self.with_dropout(matmul(ct, matrix_transpose(value)))
         if d_scores is not None:

@@ -188,9 +188,9 @@ def alibi_bias(positions: Any, heads: int, others: Any = None) -> Any:
             f"{describe(others)}"
         )
     power = 1 << (count.bit_length() - 1)
-    slopes = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
-    slopes += [2.0 ** (-4 * i / power) for i in range(1, 2 * power, 2)][: count - power]
-    slope = array_module(positions).asarray(slopes, dtype=positions.dtype)[:, None, None]
+    derivatives = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
+    derivatives += [2.0 ** (-4 * i / power) for i in range(1, 2 * power, 2)][: count - power]
+    slope = array_module(positions).asarray(derivatives, dtype=positions.dtype)[:, None, None]
     distance = positions[..., None, :, None] - others[..., None, None, :]
     return -slope * abs(distance)
 

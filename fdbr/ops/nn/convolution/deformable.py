@@ -229,7 +229,8 @@ def _interpolate(x: Any, positions: list[Any], mask_of_group: Any) -> Any:
         corners.append(list(zip(weights, offset_of_row, strict=True)))
     total = None
     for corner in itertools.product(*corners):
-        weight, index = mask_of_group, start
+        weight: Any = mask_of_group
+        index: Any = start
         for part, offset_of_row in corner:
             weight = part if weight is None else weight * part
             index = index + offset_of_row

@@ -115,7 +115,7 @@ def _column_indices(
     last = np.arange(examples) * (channels * each)
     indices = first + indices.reshape(1, -1, 1) + last
     indices = np.where(is_valid.reshape(1, -1, 1), indices, math.prod(shape))
-    positions = math.prod(geometry.kernel)
-    indices = indices.reshape(channels * positions, -1)
+    taps_of_window = math.prod(geometry.kernel)
+    indices = indices.reshape(channels * taps_of_window, -1)
     indices.setflags(write=False)
     return indices, counts, not is_valid.all()

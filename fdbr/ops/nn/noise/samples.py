@@ -280,8 +280,8 @@ def rrelu(x: Any, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = None
     if key is None:
         return leaky_relu(x, (lower + upper) / 2)
     x = floating(x)
-    slopes = multiply(_draw("rrelu", "uniform", x, key), float(upper - lower))
-    return rounded_like(parametric_relu(x, add(slopes, float(lower))), x)
+    derivatives = multiply(_draw("rrelu", "uniform", x, key), float(upper - lower))
+    return rounded_like(parametric_relu(x, add(derivatives, float(lower))), x)
 
 
 # --- samples ------------------------------------------------------------------------

@@ -437,7 +437,7 @@ def lp_pool(
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     ceil_mode: bool = False,
-) -> tuple[Any, Any]:
+) -> Any:
     """The norm of each window: ``sum(x**p) ** (1 / p)``.
 
     The derivative is 0 where all elements of a window are zero.

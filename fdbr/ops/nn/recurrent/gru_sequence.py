@@ -23,7 +23,8 @@ def _vjp(ct: Any, out: Any, h: Any, weight: Any, steps: Any) -> Any:
     d_r, d_z, d_n = r * (1 - r), z * (1 - z), 1 - n * n
     new = (1 - z) * d_n
     k = [new * hidden * d_r, (previous(outs, h, steps) - n) * d_z, new * r]
-    s = ct_n_pre = 0
+    s: Any = 0
+    ct_n_pre: Any = 0
     if is_given(ct_gates):
         ct_r, ct_z, ct_n = parts_of(ct_gates, 3)
         ct_n_pre = ct_n * d_n

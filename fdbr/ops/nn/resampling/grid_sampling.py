@@ -164,7 +164,8 @@ def grid_sample(
     table = reshape(moveaxis(x, 1, -1), (count * math.prod(size), channels))
     start = xp.arange(count).reshape((count, *(1,) * len(shape_of_grid)))
     for corner in itertools.product(*taps_of_axes):
-        row, weight = start, None
+        row: Any = start
+        weight: Any = None
         for (index, tap_weight), n in zip(corner, size, strict=True):
             row = row * n + index
             weight = tap_weight if weight is None else weight * tap_weight

@@ -73,10 +73,10 @@ def exponential_decay(
 
     # Python's numbers raise an error where they would become infinite.
     grows = isinstance(decay_rate, float | int) and decay_rate > 1
-    most = math.floor(_LARGEST / math.log(decay_rate)) if grows else None
+    most: Any = math.floor(_LARGEST / math.log(decay_rate)) if grows else None
 
     def exponential(count: Any) -> Any:
-        exponent = ops.maximum(count - transition_begin, 0) / transition_steps
+        exponent: Any = ops.maximum(count - transition_begin, 0) / transition_steps
         if most is not None:
             exponent = ops.minimum(exponent, most)
         value = init_value * decay_rate ** (ops.floor(exponent) if staircase else exponent)

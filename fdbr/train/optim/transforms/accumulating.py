@@ -123,8 +123,8 @@ def apply_every(k: int = 1) -> Optimizer:
     """
     k = integer("fdbr.train.optim.apply_every", "k", k, 1)
 
-    def update(g: Any, own: Any, p: Any, turn: Any) -> tuple[Any, Any]:
-        first, last = turn
+    def update(g: Any, own: Any, p: Any, iteration: Any) -> tuple[Any, Any]:
+        first, last = iteration
         total = chosen(first, lambda: g, lambda: own[0] + g)
         return chosen(last, lambda: total, lambda: 0 * zeros(g)), (total,)
 

@@ -461,10 +461,10 @@ def test_formulas_that_hold_for_some_numbers_alone_are_used_for_those(
     with np.errstate(invalid="ignore"):
         found, desired = ours(x), numpys(x)
         slope = fdbr.grad(lambda x: ops.sum(ours(x)))(x)
-        slopes = fdbr.vmap(fdbr.grad(ours))(x.reshape(-1)).reshape(shape)
+        derivatives = fdbr.vmap(fdbr.grad(ours))(x.reshape(-1)).reshape(shape)
     eps = np.finfo(dtype).eps
     np.testing.assert_allclose(found, desired, 4 * eps, 1e-300)
-    np.testing.assert_allclose(slope, slopes, 40 * eps, 1e-300)
+    np.testing.assert_allclose(slope, derivatives, 40 * eps, 1e-300)
     if far == 1e18 and 1e18 in x:
         assert np.array_equal(found, desired)
 

@@ -139,15 +139,15 @@ def test_an_operation_of_a_user_is_one_kernel_with_its_neighbours(dtype):
         y = ricker(ops.tanh(x)) + 1
         return ops.sqrt(swayed(y, x, gain=2.5) ** 2 + 1)
 
-    def slopes(x):
+    def derivatives(x):
         return fdbr.grad(lambda x: ops.sum(ricker(x * 2) * ops.tanh(x)))(x)
 
     kernels, steps = kernels_of(f, x)
     assert len(kernels) == len(steps) == 1
     assert_as_eager(f, (x,), (x * 3,))
-    kernels, steps = kernels_of(slopes, x)
+    kernels, steps = kernels_of(derivatives, x)
     assert len(kernels) == len([step for step in steps if step.outs[0].kind.shape]) == 1
-    assert_as_eager(slopes, (x,), (x * 3,))
+    assert_as_eager(derivatives, (x,), (x * 3,))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 4), (100, 60)])

@@ -33,7 +33,7 @@ def _kernels(jitted: Any) -> set[str]:
     return {part.primitive.name for step in steps if isinstance(step, Small) for part in step.steps}
 
 
-def _with_slopes(name: str) -> Any:
+def _with_derivatives(name: str) -> Any:
     function = FUNCTIONS[name]
 
     def f(x: Any, b: Any) -> Any:
@@ -61,11 +61,11 @@ def test_small_matrices_have_in_kernels_what_they_have_in_eager_mode(
     if "triangular" in name:
         x = x + 3 * np.eye(n, dtype=dtype)
     b = generator.standard_normal((*lead, n, k)).astype(dtype)
-    f = _with_slopes(name)
+    f = _with_derivatives(name)
     jitted = fdbr.jit(f, reproducible=True)
     eps = np.finfo(dtype).eps
-    for turn in range(2):
-        args = x[..., ::-1, :] * (1 + turn) if "triangular" not in name else x, b
+    for iteration in range(2):
+        args = x[..., ::-1, :] * (1 + iteration) if "triangular" not in name else x, b
         assert_allclose(jitted(*args), f(*args), rtol=4000 * eps, atol=4000 * eps)
     primitive = {"solve_triangular": "substitute"}.get(name.split(",")[0], name.split(",")[0])
     if n <= 8 and not lead:
@@ -77,7 +77,7 @@ def test_small_matrices_have_in_kernels_what_they_have_in_eager_mode(
 def test_matrices_without_a_result_are_what_they_are_in_eager_mode(
     name: str, number: float
 ) -> None:
-    f = _with_slopes(name)
+    f = _with_derivatives(name)
     jitted = fdbr.jit(f, reproducible=True)
     x, b = np.eye(3) + np.arange(9.0).reshape(3, 3) / 9, np.ones((3, 2))
     plain = jitted(x, b)
@@ -93,15 +93,15 @@ def test_matrices_without_a_result_are_what_they_are_in_eager_mode(
         else:
             assert_allclose(jitted(bad, b), expected, rtol=1e-12, atol=1e-12)
         # One example of a batch, whose derivatives alone do not exist.
-        slopes = fdbr.jit(fdbr.vmap(lambda x: f(x, b)), reproducible=True)
+        derivatives = fdbr.jit(fdbr.vmap(lambda x: f(x, b)), reproducible=True)
         stack = np.stack([x, bad, 2 * x])
         try:
             expected = fdbr.vmap(lambda x: f(x, b))(stack)
         except np.linalg.LinAlgError:
             with pytest.raises(np.linalg.LinAlgError):
-                slopes(stack)
+                derivatives(stack)
         else:
-            assert_allclose(slopes(stack), expected, rtol=1e-12, atol=1e-12)
+            assert_allclose(derivatives(stack), expected, rtol=1e-12, atol=1e-12)
     assert_allclose(jitted(x, b), plain, rtol=0)
 
 

@@ -60,7 +60,7 @@ def test_an_index_without_a_place_is_the_error_that_it_ever_was(indices):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_small_classifier_has_its_loss_and_its_slope_in_one_kernel(dtype):
+def test_a_small_classifier_has_its_loss_and_its_derivative_in_one_kernel(dtype):
     def f(x, labels):
         return fdbr.value_and_grad(lambda x: ops.softmax_cross_entropy(x, labels))(x)
 

@@ -34,20 +34,20 @@ def impatient():
 # --- products of matrices that lie in any way ----------------------------------------
 
 SIDES = st.integers(1, 5)
-TURNS = st.sampled_from(["as it is", "transposed", "backward", "every other", "broadcast"])
+ITERATIONS = st.sampled_from(["as it is", "transposed", "backward", "every other", "broadcast"])
 
 
-def seen(x, turn):
-    if turn == "transposed":
+def seen(x, iteration):
+    if iteration == "transposed":
         return (x.T + 0.0).T
-    if turn == "backward":
+    if iteration == "backward":
         return x[::-1]
-    if turn == "every other":
+    if iteration == "every other":
         return ops.concat([x, x], axis=-1)[..., ::2]
-    return ops.broadcast_to(x[:1], x.shape) if turn == "broadcast" else x
+    return ops.broadcast_to(x[:1], x.shape) if iteration == "broadcast" else x
 
 
-@given(SIDES, SIDES, SIDES, TURNS, TURNS, st.sampled_from(["f4", "f8"]), st.booleans())
+@given(SIDES, SIDES, SIDES, ITERATIONS, ITERATIONS, st.sampled_from(["f4", "f8"]), st.booleans())
 @settings(max_examples=40)
 def test_products_take_matrices_as_they_lie(m, k, n, one, other, dtype, large):
     scale = 9 if large else 1

@@ -97,9 +97,9 @@ def test_the_three_correlations_are_their_definition_and_transposes(
     # Each is linear in what it is given: the inner products of all three agree.
     total = np.vdot(plain, y)
     scale = {"rtol": accurate["rtol"], "atol": accurate["atol"] * (1 + np.abs(plain).sum())}
-    pulled = transposed_correlation(y, weight, axes, groups)
-    assert pulled.shape == x.shape
-    np.testing.assert_allclose(np.vdot(pulled.astype(float), x), total, **scale)
+    cotangents_in = transposed_correlation(y, weight, axes, groups)
+    assert cotangents_in.shape == x.shape
+    np.testing.assert_allclose(np.vdot(cotangents_in.astype(float), x), total, **scale)
     of_weight = inner_correlation(x, y, axes, groups)
     assert of_weight.shape == weight.shape
     np.testing.assert_allclose(np.vdot(of_weight.astype(float), weight), total, **scale)

@@ -205,13 +205,13 @@ def test_a_matrix_without_a_result_leaves_the_others_alone(
             np.testing.assert_array_equal(found[others], plain[others])
             assert np.isfinite(found[where]).all() == np.isfinite(expected).all()
         # A batch of examples, of which one has no derivative.
-        slopes = fdbr.vmap(fdbr.grad(lambda x: np.sum(function(x))))
+        derivatives = fdbr.vmap(fdbr.grad(lambda x: np.sum(function(x))))
         try:
-            found = slopes(bad)
+            found = derivatives(bad)
         except np.linalg.LinAlgError:
             assert name in ("solve", "inv", "cholesky", "solve_triangular")  # as for one matrix
             return
-    np.testing.assert_allclose(found[others], slopes(x)[others], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found[others], derivatives(x)[others], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fdbr.backends.cpu.library.conv.program_primitives import PULLED
+from fdbr.backends.cpu.library.conv.program_primitives import VJP
 from fdbr.backends.cpu.library.pool import compiled
 from fdbr.core.primitive import registry
 from fdbr.ops.nn.windows import Geometry
@@ -63,7 +63,7 @@ def test_the_first_of_the_largest_has_the_cotangent(problem, positive, turned):
     ct = np.random.default_rng(0).integers(-3, 4, out.shape).astype(x.dtype)
     ct = np.asfortranarray(ct) if turned else ct
     params = {"geometry": geometry, "size": x.shape[2:], "positive": positive}
-    expected = PULLED[registry["to_winners"]].value(np, ct, x, out, **params)
+    expected = VJP[registry["to_winners"]].value(np, ct, x, out, **params)
     found = VALUES["pulled_windows"](np, ct, x, out, **params)
     assert found.dtype == x.dtype
     np.testing.assert_array_equal(found, expected)
@@ -80,7 +80,7 @@ def test_large_arrays_are_divided_among_threads(monkeypatch, kernel):
     params = {"geometry": geometry, "size": x.shape[2:], "positive": True}
     np.testing.assert_allclose(
         VALUES["pulled_windows"](np, out, x, out, **params),
-        PULLED[registry["to_winners"]].value(np, out, x, out, **params),
+        VJP[registry["to_winners"]].value(np, out, x, out, **params),
         rtol=1e-6,
     )
 

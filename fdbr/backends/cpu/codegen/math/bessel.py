@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr.backends.cpu.codegen.math import coefficients as table
+from fdbr.backends.cpu.codegen.math.angles import of_half_turns, turns
 from fdbr.backends.cpu.codegen.math.arithmetic import absolute, minimum, sqrt, where
 from fdbr.backends.cpu.codegen.math.exponential import exp, log
 from fdbr.backends.cpu.codegen.math.formulas import in_double, polynomial
-from fdbr.backends.cpu.codegen.math.iterations import of_half_turns, turns
 from fdbr.core.expr import InexpressibleError, Node
 
 __all__ = [

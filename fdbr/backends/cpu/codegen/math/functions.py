@@ -6,12 +6,12 @@ come from, each says.
 
 from types import ModuleType as _Module
 
+from fdbr.backends.cpu.codegen.math.angles import *
 from fdbr.backends.cpu.codegen.math.arithmetic import *
 from fdbr.backends.cpu.codegen.math.bessel import *
 from fdbr.backends.cpu.codegen.math.exponential import *
 from fdbr.backends.cpu.codegen.math.gammas import *
 from fdbr.backends.cpu.codegen.math.hyperbolic import *
-from fdbr.backends.cpu.codegen.math.iterations import *
 from fdbr.backends.cpu.codegen.math.normal import *
 from fdbr.backends.cpu.codegen.math.remainders import *
 from fdbr.backends.cpu.codegen.math.trigonometric import *

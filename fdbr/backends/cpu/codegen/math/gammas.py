@@ -8,10 +8,10 @@ reflected (https://dlmf.nist.gov/5.5 and 5.11, 25.11).
 import math
 from typing import Any
 
+from fdbr.backends.cpu.codegen.math.angles import of_half_turns
 from fdbr.backends.cpu.codegen.math.arithmetic import absolute, fma, where
 from fdbr.backends.cpu.codegen.math.exponential import log, power
 from fdbr.backends.cpu.codegen.math.formulas import in_double, polynomial
-from fdbr.backends.cpu.codegen.math.iterations import of_half_turns
 from fdbr.core.expr import InexpressibleError, Node
 
 __all__ = ["digamma", "gammaln", "zeta"]
@@ -86,20 +86,20 @@ def zeta(s: Any, q: Node) -> Node:
     ]
     rest = fma(square, polynomial(square, terms[::-1]), fma(inverse, 0.5, 1 / n))
     out = power(inverse, n) * rest + where(near, above, 0) / where(near, below, 1)
-    mirrored = _cotangents_slope(q, n) - out if n % 2 else _cotangents_slope(q, n) + out
+    mirrored = _cotangents_derivative(q, n) - out if n % 2 else _cotangents_derivative(q, n) + out
     return where((q == 0) | (q == -math.inf), math.inf, where(q < 0, mirrored, out))
 
 
-def _cotangents_slope(x: Node, n: int) -> Node:
+def _cotangents_derivative(x: Node, n: int) -> Node:
     """``(-1)**n / n!`` of the derivative of order ``n`` of ``pi / tan(pi * x)``.
 
     It is a polynomial in the cotangent, whose derivative is ``-1`` less its square.
     """
     coefficients = [0.0, 1.0]  # lowest power first
     for _ in range(n):
-        slopes = [k * c for k, c in enumerate(coefficients)][1:]
+        derivatives = [k * c for k, c in enumerate(coefficients)][1:]
         coefficients = [
-            a + b for a, b in zip([0.0, 0.0, *slopes], [*slopes, 0.0, 0.0], strict=True)
+            a + b for a, b in zip([0.0, 0.0, *derivatives], [*derivatives, 0.0, 0.0], strict=True)
         ]
     scale = math.pi ** (n + 1) / math.factorial(n)
     sine, cosine = of_half_turns(x)

@@ -17,7 +17,7 @@ _LEAST = 1 << 12  # elements below which NumPy is as fast
 _WORTH = 1 << 16  # elements from which on several threads pay
 _BLOCK = 16  # neighbouring elements that are read together: a cache line in float32
 
-_TURN = f"""
+_ITERATION = f"""
 def kernel(table, start, stop, thread):
     x, out, sizes = data(table, 0, {{code}}(0)), data(table, 1, {{code}}(0)), data(table, 2, i8(0))
     count, size = sizes[0], sizes[1]
@@ -41,7 +41,7 @@ def _put_last(xp: Any, x: Any) -> Any:
     out = np.empty((*x.shape[1:], count), x.dtype)
     sizes = np.array((count, size), np.int64)
     table = array("q", map(id, (x, out, sizes)))
-    kernel, blocks = address_of(_TURN.format(code=x.dtype.str[1:])), -(-size // _BLOCK)
+    kernel, blocks = address_of(_ITERATION.format(code=x.dtype.str[1:])), -(-size // _BLOCK)
     threads = min(thread_count(), blocks) if x.size >= _WORTH else 1
     launch_on(threads, kernel, table.buffer_info()[0], blocks)
     return out

@@ -16,7 +16,7 @@ __all__ = [
     "CONVOLUTIONS",
     "EXAMPLES_LAST",
     "IN_ORDER",
-    "PULLED",
+    "VJP",
     "PUT_LAST",
     "WITH_RELU",
     "back",
@@ -108,22 +108,20 @@ WITH_RELU: dict[Primitive, Primitive] = {
 """Primitives followed by `relu`, by the primitive."""
 
 
-def _pulled(xp: Any, ct: Any, x: Any, out: Any, *, geometry: Any, size: Any, positive: bool) -> Any:
+def _vjp(xp: Any, ct: Any, x: Any, out: Any, *, geometry: Any, size: Any, positive: bool) -> Any:
     """Return the cotangent of the operand of `max_pool`, or of a `relu` before it."""
     winners = op.WINDOW_WINNERS.value(xp, x, out, geometry=geometry)
     found = op.TO_WINNERS.value(xp, ct, winners, geometry=geometry, size=size)
     return found * (x > 0) if positive else found
 
 
-_PULLED = _derived(op.TO_WINNERS, "pulled_windows", _pulled)
-PULLED: dict[Primitive, Primitive] = {
-    op.TO_WINNERS: _PULLED,
-    last[op.TO_WINNERS]: _derived(
-        _PULLED, "pulled_windows_last", to_last(_pulled, (0, 1, 2), True)
-    ),
+_VJP = _derived(op.TO_WINNERS, "pulled_windows", _vjp)
+VJP: dict[Primitive, Primitive] = {
+    op.TO_WINNERS: _VJP,
+    last[op.TO_WINNERS]: _derived(_VJP, "pulled_windows_last", to_last(_vjp, (0, 1, 2), True)),
 }
 """``to_winners`` fused with ``window_winners``."""
 
 _LAST_WITH_RELU = [WITH_RELU[last[primitive]] for primitive in (op.CONV, op.CONV_BIASED)]
-IN_ORDER = frozenset({PUT_LAST, *last.values(), *_LAST_WITH_RELU, PULLED[last[op.TO_WINNERS]]})
+IN_ORDER = frozenset({PUT_LAST, *last.values(), *_LAST_WITH_RELU, VJP[last[op.TO_WINNERS]]})
 """The primitives for examples last whose results are contiguous."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fdbr.backends.cpu.library.conv.program_primitives import PULLED, WITH_RELU, last
+from fdbr.backends.cpu.library.conv.program_primitives import VJP, WITH_RELU, last
 from fdbr.compiler.backend import backend_of
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, kind_of
@@ -51,13 +51,13 @@ def _to_winners(step: Instruction, facts: Facts) -> Instruction | None:
     if maker is None or kind_of(ct).dtype != step.outs[0].kind.dtype:
         return None
     params = {**step.params, "positive": False}
-    return _made(step, PULLED[step.primitive], (ct, *maker.operands), params)
+    return _made(step, VJP[step.primitive], (ct, *maker.operands), params)
 
 
 def _multiply(step: Instruction, facts: Facts) -> Instruction | None:
     """Match ``pulled_windows(ct, x, out) * (x > 0)``."""
-    for pulled, sign in (step.operands, step.operands[::-1]):
-        maker = facts.only_made_by(pulled, *PULLED.values())
+    for cotangents_in, sign in (step.operands, step.operands[::-1]):
+        maker = facts.only_made_by(cotangents_in, *VJP.values())
         mask = facts.made_by(sign, op.GREATER)
         if maker is None or mask is None or maker.params["positive"]:
             continue

@@ -107,7 +107,7 @@ def turned(code: str) -> Any:
     """
 
     @intrinsic
-    def turn(builder: Builder, x: Value, x_row: Value, out: Value, out_row: Value) -> None:
+    def iteration(builder: Builder, x: Value, x_row: Value, out: Value, out_row: Value) -> None:
         v = Vectors(builder, code)
         rows = [v.load(v.stepped(x, x_row, i)) for i in range(v.count)]
         for _ in range(v.count.bit_length() - 1):
@@ -116,7 +116,7 @@ def turned(code: str) -> Any:
         for i, row in enumerate(rows):
             v.store(row, v.stepped(out, out_row, i))
 
-    return turn
+    return iteration
 
 
 NAMES = {"inner": inner, "product": product, "turned": turned}

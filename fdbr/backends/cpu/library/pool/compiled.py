@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.conv.program_primitives import PULLED
+from fdbr.backends.cpu.library.conv.program_primitives import VJP
 from fdbr.backends.cpu.runtime.background import address_of
 from fdbr.backends.cpu.runtime.launching import launch_on, thread_count
 from fdbr.compiler.ir import op
@@ -38,23 +38,23 @@ def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
     return out
 
 
-def _pulled_windows(
+def _vjp_windows(
     xp: Any, ct: Any, x: Any, out: Any, *, geometry: Geometry, size: Sizes, positive: bool
 ) -> Any:
     order = _order(x, geometry)
     if order is None or not ct.dtype == out.dtype == x.dtype:
-        return PULLED[op.TO_WINNERS].value(
+        return VJP[op.TO_WINNERS].value(
             xp, ct, x, out, geometry=geometry, size=size, positive=positive
         )
     found = _empty(x.shape, x.dtype, order)
     ct, out = (_in_order(a, order) for a in (ct, out))
-    _run("positive" if positive else "pulled", geometry, order, x.shape, x, out, ct, found)
+    _run("positive" if positive else "cotangent", geometry, order, x.shape, x, out, ct, found)
     return found
 
 
 VALUES: dict[Primitive, Callable[..., Any]] = {
     op.MAX_WINDOWS: _max_windows,
-    PULLED[op.TO_WINNERS]: _pulled_windows,
+    VJP[op.TO_WINNERS]: _vjp_windows,
 }
 
 
@@ -161,8 +161,8 @@ def _source(
     Parameters
     ----------
     kind
-        What it computes: the maxima, ``"largest"``; the cotangent of their operand, ``"pulled"``;
-        or that of the operand of a `relu` before, ``"positive"``.
+        What it computes: ``"largest"``, the maxima; ``"cotangent"``, the cotangent of their
+        operand; or ``"positive"``, the cotangent of the operand of a `relu` before.
     kernel, sizes, steps
         Literal numbers: LLVM needs them to see that two positions never alias.
     padded

@@ -96,8 +96,8 @@ def _solved(lanes: Lanes, a: Tile, b: Tile, n: Value, k: Value) -> None:
     regular, _ = _eliminated(lanes, a, b, n, k)
     lanes.fail(regular ^ True)
 
-    def row(turn: Value) -> None:
-        i = n - 1 - turn
+    def row(iteration: Value) -> None:
+        i = n - 1 - iteration
 
         def column(c: Value) -> None:
             def less(j: Value, total: Value) -> Value:

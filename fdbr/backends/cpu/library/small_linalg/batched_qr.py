@@ -201,8 +201,8 @@ def _unfold(lanes: Lanes, a: Tile, q: Tile, scales: Tile, least: Value) -> None:
 
     lanes.loop(0, q.rows, row)
 
-    def back(turn: Value) -> None:
-        c = least - 1 - turn
+    def back(iteration: Value) -> None:
+        c = least - 1 - iteration
         lanes.loop(c, q.columns, lambda j: _apply(lanes, a, scales[0, c], c, q, j))
 
     lanes.loop(0, least, back)

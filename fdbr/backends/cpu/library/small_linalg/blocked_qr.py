@@ -41,8 +41,8 @@ def reflections(dtype: Any, count: int) -> str:
 
         rows.loop(0, columns, one)
 
-        def back(turn: Value) -> None:
-            c = n - 1 - turn
+        def back(iteration: Value) -> None:
+            c = n - 1 - iteration
             _reflect(rows, v, scales.number(0, c), c, q)
 
         rows.loop(0, n, back)

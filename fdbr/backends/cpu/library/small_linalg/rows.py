@@ -112,8 +112,8 @@ class Rows(Text):
         """
         many = (panel.vectors - start) >> (_BESIDE.bit_length() - 1)
 
-        def several(turn: Value) -> None:
-            place = start + turn * _BESIDE
+        def several(iteration: Value) -> None:
+            place = start + iteration * _BESIDE
             body([place + k for k in range(_BESIDE)])
 
         self.loop(0, many, several)
