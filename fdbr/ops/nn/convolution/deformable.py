@@ -1,7 +1,9 @@
 """Deformable convolutions: windows are read at learned offsets."""
 
+import functools
 import itertools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -229,10 +231,12 @@ def _interpolate(x: Any, positions: list[Any], mask_of_group: Any) -> Any:
         corners.append(list(zip(weights, offset_of_row, strict=True)))
     total = None
     for corner in itertools.product(*corners):
-        weight: Any = mask_of_group
+        factors = [part for part, _ in corner]
+        if mask_of_group is not None:
+            factors.insert(0, mask_of_group)
+        weight: Any = functools.reduce(operator.mul, factors)
         index: Any = start
-        for part, offset_of_row in corner:
-            weight = part if weight is None else weight * part
+        for _, offset_of_row in corner:
             index = index + offset_of_row
         value = rows_at(rows, reshape(index, (-1,))) * reshape(weight, (-1, 1))
         total = value if total is None else total + value

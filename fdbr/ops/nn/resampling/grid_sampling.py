@@ -1,7 +1,9 @@
 """Interpolate arrays at points of a grid: spatial transformers."""
 
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -165,11 +167,10 @@ def grid_sample(
     start = xp.arange(count).reshape((count, *(1,) * len(shape_of_grid)))
     for corner in itertools.product(*taps_of_axes):
         row: Any = start
-        weight: Any = None
-        for (index, tap_weight), n in zip(corner, size, strict=True):
+        for (index, _), n in zip(corner, size, strict=True):
             row = row * n + index
-            weight = tap_weight if weight is None else weight * tap_weight
-        weight = reshape(weight, (count * points, 1))
+        product = functools.reduce(operator.mul, [weight for _, weight in corner])
+        weight = reshape(product, (count * points, 1))
         part = rows_at(table, reshape(row, count * points)) * weight
         out = part if out is None else out + part
     return moveaxis(reshape(out, (count, *shape_of_grid, channels)), -1, 1)

@@ -75,12 +75,14 @@ def exponential_decay(
     grows = isinstance(decay_rate, float | int) and decay_rate > 1
     most: Any = math.floor(_LARGEST / math.log(decay_rate)) if grows else None
 
+    end: Any = end_value
+
     def exponential(count: Any) -> Any:
         exponent: Any = ops.maximum(count - transition_begin, 0) / transition_steps
         if most is not None:
             exponent = ops.minimum(exponent, most)
         value = init_value * decay_rate ** (ops.floor(exponent) if staircase else exponent)
-        return value if bounded is None else bounded(value, end_value)
+        return value if bounded is None else bounded(value, end)
 
     return Schedule(exponential)
 
