@@ -30,7 +30,7 @@ def fold_constants(program: Program) -> Program:
 
     The results are read-only.  A large result of small operands, such as a broadcast, is still
     computed when the program runs.  A guard on a constant that holds is dropped.
-    >>> from fdbr.core import registry
+    >>> from fdbr.core.primitive import registry
     >>> six = Variable(kind_of(6.0))
     >>> step = Instruction(registry["multiply"], (2.0, 3.0), {}, (six,))
     >>> print(fold_constants(Program("f", (), (step,), (six,))))

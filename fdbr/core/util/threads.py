@@ -34,7 +34,7 @@ def _helpers(process: int) -> tuple[ThreadPoolExecutor | None, int]:
     A forked process has none of its parent's threads, so it gets a pool of its own.
     """
     count = available() - 1
-    return (ThreadPoolExecutor(count, "fdbr") if count else None), count
+    return (ThreadPoolExecutor(count, "fdbr-divide") if count else None), count
 
 
 class _Job:

@@ -13,6 +13,7 @@ from compiler.comparing import assert_same
 
 import fdbr
 from fdbr import ImpureError
+from fdbr.compiler.engine import cache
 
 X = np.array([1.0, -2.0, 3.0])
 
@@ -22,6 +23,13 @@ def count(jitted):
 
 
 # --- random numbers -----------------------------------------------------------------
+
+
+@pytest.fixture
+def no_other_threads(monkeypatch):
+    """No thread that an earlier test has left may have drawn the numbers."""
+    monkeypatch.setattr(cache, "_has_other_threads", lambda: False)
+
 
 GENERATOR = np.random.default_rng(0)
 
@@ -47,7 +55,7 @@ def draws_by_default(x, rng=np.random.default_rng(0)):  # noqa: B008
     (WithGenerator().noisy, "a Generator"),
     (draws_by_default, "a Generator"),
 ], ids="numpy rand python global inside attribute default".split())  # fmt: skip
-def test_drawing_random_numbers_without_a_key_is_an_error(f, name):
+def test_drawing_random_numbers_without_a_key_is_an_error(f, name, no_other_threads):
     jitted = fdbr.jit(f)
     for _ in range(2):
         with pytest.raises(ImpureError, match=f"drew from {name}.*Pass a key"):
@@ -55,13 +63,13 @@ def test_drawing_random_numbers_without_a_key_is_an_error(f, name):
     assert count(jitted) == 0
 
 
-def test_drawing_from_closed_over_generators_is_an_error():
+def test_drawing_from_closed_over_generators_is_an_error(no_other_threads):
     for rng in (np.random.default_rng(0), np.random.RandomState(0), random.Random(0)):
         with pytest.raises(ImpureError, match=f"drew from a {type(rng).__name__}"):
             fdbr.jit(lambda x: x + rng.uniform(0, 1))(X)  # noqa: B023
 
 
-def test_drawing_from_a_generator_that_is_an_argument_is_an_error():
+def test_drawing_from_a_generator_that_is_an_argument_is_an_error(no_other_threads):
     with pytest.raises(ImpureError, match="drew from a Generator"):
         fdbr.jit(lambda x, rng: x + rng.normal())(X, np.random.default_rng(0))
 

@@ -33,9 +33,9 @@ _NOT_REPEATED = "which no replay would call again"
 def impure_function(module: str, name: str) -> str:
     """Return why a function of a library's module cannot be replayed; empty if it can.
 
-    >>> unsteady_function("time", "perf_counter")
+    >>> impure_function("time", "perf_counter")
     'it can call perf_counter of time, which no replay would call again'
-    >>> unsteady_function("time", "sleep")
+    >>> impure_function("time", "sleep")
     ''
     """
     if module in _IMPURE or (module in _CLOCKS and name not in _PURE) or name in _IMPORTING:

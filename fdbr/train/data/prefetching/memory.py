@@ -13,7 +13,6 @@ import pickle
 import tempfile
 from collections.abc import Sequence
 from multiprocessing import reduction
-from types import FunctionType
 from typing import Any
 
 import attrs
@@ -150,15 +149,10 @@ def _mapped(descriptor: int, places: Any) -> list[memoryview]:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles arrays that are mapped from files as places in these, and public functions."""
+    """Pickles arrays that are mapped from files as positions in these files."""
 
     def reducer_override(self, value: Any) -> Any:
         """The way to make a value anew; that of pickle for most."""
-        if isinstance(value, FunctionType):
-            # A module has the function itself, and what is public explains its errors.
-            inner = getattr(value, "__wrapped__", None)
-            ours = value.__module__.startswith("fdbr.") and inner is not None
-            return (_same, (inner,)) if ours else NotImplemented
         if not isinstance(value, np.ndarray) or value.dtype.hasobject:
             return NotImplemented
         base: Any = value
@@ -177,10 +171,6 @@ class _Pickler(pickle.Pickler):
         place = origin + value.__array_interface__["data"][0] - begin
         arguments = (str(mapped.filename), value.dtype, value.shape, value.strides, place)
         return _map_again, arguments
-
-
-def _same(function: Any) -> Any:
-    return function
 
 
 def _map_again(path: str, dtype: Any, shape: Any, strides: Any, place: int) -> Any:
