@@ -229,7 +229,7 @@ def _interpolate(x: Any, positions: list[Any], mask_of_group: Any) -> Any:
             where(lower_index < n - 1, lower_index + 1, 0) * step,
         ]
         corners.append(list(zip(weights, offset_of_row, strict=True)))
-    total = None
+    total: Any = None
     for corner in itertools.product(*corners):
         factors = [part for part, _ in corner]
         if mask_of_group is not None:

@@ -169,7 +169,7 @@ def grid_sample(
         row: Any = start
         for (index, _), n in zip(corner, size, strict=True):
             row = row * n + index
-        product = functools.reduce(operator.mul, [weight for _, weight in corner])
+        product: Any = functools.reduce(operator.mul, [weight for _, weight in corner])
         weight = reshape(product, (count * points, 1))
         part = rows_at(table, reshape(row, count * points)) * weight
         out = part if out is None else out + part
