@@ -162,7 +162,8 @@ def grid_sample(
         _TAPS[mode](_position(grid[..., rank - 1 - i], n, corners), n, padding_mode, corners)
         for i, n in enumerate(size)
     ]
-    xp, out = array_module(x), None
+    xp = array_module(x)
+    out: Any = None
     table = reshape(moveaxis(x, 1, -1), (count * math.prod(size), channels))
     start = xp.arange(count).reshape((count, *(1,) * len(shape_of_grid)))
     for corner in itertools.product(*taps_of_axes):
