@@ -209,7 +209,7 @@ def generate(
 def _iteration(writer: _Writer, loop: Loop, products: bool) -> Any:
     """Generate the function that runs one iteration of a loop."""
     run: Any = generate(loop.body, products, writer.waits)
-    name = f"turn {len(writer.kernels)}"
+    name = f"iteration {len(writer.kernels)}"
     writer.kernels.update({f"{name}.{i}": kernel for i, kernel in enumerate(run.kernels)})
     writer.sources |= run.sources
     writer.refuses |= run.refuses

@@ -270,9 +270,8 @@ def prelu(x: Any, weight: Any, /) -> Any:
 
 def _swish_derivative(x: Any, beta: Any) -> Any:
     argument = beta * x
-    return sigmoid(argument) + x * (
-        beta * sigmoid_derivative(argument)
-    )  # also for infinite arguments
+    # In this order it is finite for infinite arguments, too.
+    return sigmoid(argument) + x * (beta * sigmoid_derivative(argument))
 
 
 @elementwise(
@@ -323,9 +322,8 @@ def swish(x: ArrayLike, beta: ArrayLike = 1.0, /) -> Array:
     compound=True,
 )
 def _squareplus(xp: Any, x: ArrayLike, root: ArrayLike) -> Array:
-    half = 0.5 * xp.hypot(x, root) + 0.5 * xp.abs(
-        x
-    )  # half of each, as the sum may overflow where the result does not
+    # Half of each, because the sum may overflow where the result does not.
+    half = 0.5 * xp.hypot(x, root) + 0.5 * xp.abs(x)
     return xp.where(x > 0, half, 0.25 * root * root / half)
 
 

@@ -1,7 +1,7 @@
 """The array module of kernels: functions of nodes, under the names of NumPy's and SciPy's.
 
-Polynomials stand in for the C library's functions, which a loop would call one by one.  Where they
-come from, each says.
+Polynomials replace the C library's functions, which a loop would call one by one.  The comment at
+each one names its source.
 """
 
 from types import ModuleType as _Module
