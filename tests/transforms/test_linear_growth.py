@@ -5,6 +5,7 @@ in time.  Of twice as many there may be twice as many instructions, and a few.
 """
 
 import inspect
+import itertools
 import sys
 
 import numpy as np
@@ -146,8 +147,13 @@ def test_every_primitive_of_any_number_of_operands_is_among_those():
 # --- trees of many leaves -------------------------------------------------------------
 
 
+TREES = itertools.count()
+
+
 def leaves(count):
-    return {f"k{i:04}": (np.ones(2), None) for i in range(count)}
+    """A tree of a structure not seen before: what is remembered by structure is not found."""
+    tree_number = next(TREES)
+    return {f"{tree_number} {i:04}": (np.ones(2), None) for i in range(count)}
 
 
 def through(f):
