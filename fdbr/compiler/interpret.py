@@ -130,7 +130,7 @@ def function_of(step: Instruction) -> Callable[..., Any]:
     if whole is not None:
         return whole
     if is_direct(step):
-        return functools.partial(step.primitive.value, np)
+        return functools.partial(step.primitive.host, np)
     return lambda *operands, **params: dispatch(step.primitive, operands, params)
 
 

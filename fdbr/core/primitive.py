@@ -1,7 +1,8 @@
 """Primitives, and their dispatch to the innermost trace of their operands."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
@@ -17,13 +18,18 @@ __all__ = [
     "EXPLAINED",
     "Facts",
     "Primitive",
+    "Routine",
     "dispatch",
     "dispatch_view",
     "host_types",
+    "implement",
+    "implement_each",
     "registry",
     "seen",
 ]
 
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 host_types = frozenset({np.ndarray, np.float64, np.float32})
 
@@ -113,7 +119,13 @@ class Primitive:
     kind
         The kind of declaration, which decides the rules it has.
     value
-        ``value(xp, *operands, **params)``: the operation on arrays of the module ``xp``.
+        ``value(xp, *operands, **params)``: the definition of the operation, for arrays of any
+        module ``xp``.
+    host
+        The same for NumPy's arrays: the implementation of the CPU's back end (`implement`), or the
+        definition.
+    others
+        The implementations for other array modules.
     rules
         ``rules[i]`` is the reverse rule of operand ``i``, `None` where the derivative is zero.
     forward
@@ -125,7 +137,9 @@ class Primitive:
         What compilers and in-place operators know about its value.
     """
 
-    __slots__ = ("batch", "facts", "forward", "kind", "name", "rules", "value")
+    __slots__ = (
+        *("batch", "facts", "forward", "host", "kind", "name", "others", "rules", "value"),
+    )
 
     def __init__(
         self,
@@ -145,12 +159,20 @@ class Primitive:
         self.name = name
         self.kind = kind
         self.value = value
+        self.host = value
+        self.others: dict[Any, Callable[..., Any]] = {}
         self.rules = rules
         self.forward = forward
         self.batch = batch
         self.facts = facts
         if registered:
             registry[name] = self
+        for module, make in _makers:
+            _implement(self, module, make(self))
+
+    def on(self, xp: Any) -> Callable[..., Any]:
+        """Return the function that applies the operation to arrays of a module."""
+        return self.host if xp is np else self.others.get(xp, self.value)
 
     def apply(self, *args: Any, **params: Any) -> Any:
         """Apply the operation, to arrays or traced values."""
@@ -170,13 +192,85 @@ class Primitive:
         return f"<{self.kind} primitive {self.name}>"
 
 
+class Routine:
+    """A function of arrays which is no operation, but which back ends may implement as they do.
+
+    Rules of derivatives call it.  ``definition`` is for arrays of all modules, and the one that is
+    called for tracers; `host` is for NumPy's arrays.
+
+    Attributes
+    ----------
+    least
+        The bytes of the smallest array for which a caller asks `host`; smaller ones it computes by
+        itself, if that saves a call.
+    """
+
+    __slots__ = ("definition", "host", "least", "others")
+
+    def __init__(self, definition: Callable[..., Any]) -> None:
+        self.definition = definition
+        self.host = definition
+        self.least: float = math.inf
+        self.others: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        return self.host(*args) if type(args[0]) is np.ndarray else self.definition(*args)
+
+
+def implement(target: Primitive | Routine, module: Any, *, least: float = 0) -> Callable[[_F], _F]:
+    """Register an implementation of an operation for the arrays of a module.
+
+    It takes what the definition (`Primitive.value`) takes, and has to return the same to the last
+    digits that docs/accuracy.md promises.  Dispatch calls it in place of the definition, and so do
+    compiled programs.
+
+    ``least`` is a routine's `Routine.least`.
+    """
+
+    def register(function: _F) -> _F:
+        _implement(target, module, function)
+        if isinstance(target, Routine):
+            target.least = least
+        return function
+
+    return register
+
+
+def implement_each(module: Any) -> Callable[[_F], _F]:
+    """Register implementations of many operations for the arrays of a module.
+
+    ``make(primitive)`` returns one, or `None`.  It is called for each operation, those that are
+    declared later included.
+    """
+
+    def register(make: _F) -> _F:
+        _makers.append((module, make))
+        for primitive in registry.values():
+            _implement(primitive, module, make(primitive))
+        return make
+
+    return register
+
+
+def _implement(target: Primitive | Routine, module: Any, function: Any) -> None:
+    if function is None:
+        return
+    if module is np:
+        target.host = function
+    else:
+        target.others[module] = function
+
+
+_makers: list[tuple[Any, Callable[[Primitive], Any]]] = []
+
+
 def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a primitive: to arrays at once, to traced values through the innermost trace."""
     if len(args) == 1 and type(args[0]) in host_types:  # a usual case, without the loop
         if hook.watch is not None:
             primitive = seen(primitive)
         try:
-            return primitive.value(np, args[0], **params) if params else primitive.value(np, *args)
+            return primitive.host(np, args[0], **params) if params else primitive.host(np, *args)
         except EXPLAINED as error:
             raise primitive.explain(error, args) from error
     top = None
@@ -205,16 +299,22 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
     try:
         if host and not foreign:
             if not params and len(args) == 2:  # the usual case, without unpacking
-                return primitive.value(np, args[0], args[1])
-            return primitive.value(np, *args, **params)
+                return primitive.host(np, args[0], args[1])
+            return primitive.host(np, *args, **params)
         if not foreign:
             return _of_numbers(primitive, args, params)
         if several:
             with on_device(*args):
-                return primitive.value(array_module(*args), *args, **params)
-        return primitive.value(array_module(*args), *args, **params)
+                return _elsewhere(primitive, args, params)
+        return _elsewhere(primitive, args, params)
     except EXPLAINED as error:
         raise primitive.explain(error, args) from error
+
+
+def _elsewhere(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply a primitive to arrays that are not all NumPy's own."""
+    xp = array_module(*args)
+    return primitive.on(xp)(xp, *args, **params)
 
 
 def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -224,7 +324,7 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
         if hook.watch is not None:
             primitive = seen(primitive)
         try:
-            return primitive.value(np, x, **params)
+            return primitive.host(np, x, **params)
         except EXPLAINED as error:
             raise primitive.explain(error, args) from error
     if not isinstance(x, Tracer):
@@ -276,8 +376,8 @@ def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
 def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a primitive to nothing but Python numbers, which are weak and have no methods."""
     if primitive.kind in ("program", "higher-order"):  # which take numbers as they are
-        return primitive.value(np, *args, **params)
+        return primitive.host(np, *args, **params)
     if primitive.kind != "elementwise":
-        return primitive.value(np, *[np.asarray(arg)[()] for arg in args], **params)
-    out = primitive.value(np, *args, **params)
+        return primitive.host(np, *[np.asarray(arg)[()] for arg in args], **params)
+    out = primitive.host(np, *args, **params)
     return out.item() if hasattr(out, "item") else out

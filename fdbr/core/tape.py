@@ -170,9 +170,7 @@ class ReverseTrace(Trace):
                     primitive = seen(primitive)
                 try:
                     out = (
-                        primitive.value(np, value, **params)
-                        if params
-                        else primitive.value(np, value)
+                        primitive.host(np, value, **params) if params else primitive.host(np, value)
                     )
                 except EXPLAINED as error:
                     raise primitive.explain(error, args) from error
@@ -206,9 +204,9 @@ class ReverseTrace(Trace):
                     primitive = seen(primitive)
                 try:
                     if not params and len(values) == 2:
-                        out = primitive.value(np, values[0], values[1])
+                        out = primitive.host(np, values[0], values[1])
                     else:
-                        out = primitive.value(np, *values, **params)
+                        out = primitive.host(np, *values, **params)
                 except EXPLAINED as error:
                     raise primitive.explain(error, args) from error
             else:

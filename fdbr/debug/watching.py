@@ -110,7 +110,12 @@ class _Told:
     def value(self, xp: Any, *args: Any, **params: Any) -> Any:
         primitive = self._primitive
         application = place().application(primitive.name, args, params)
-        return run(application, functools.partial(primitive.value, xp, *args, **params))
+        return run(application, functools.partial(primitive.on(xp), xp, *args, **params))
+
+    host = value
+
+    def on(self, xp: Any) -> Any:
+        return self.value
 
     def forward(self, values: Any, tangents: Any, out: Any, params: Any) -> Any:
         primitive = self._primitive

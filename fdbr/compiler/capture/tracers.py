@@ -265,7 +265,7 @@ class CaptureTrace(Trace):
             return apply(primitive, tuple(values), params)
         try:
             if host and not foreign:
-                out = primitive.value(np, *values, **params)
+                out = primitive.host(np, *values, **params)
             else:
                 out = apply(primitive, tuple(values), params)
         except Exception as error:

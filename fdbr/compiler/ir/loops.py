@@ -177,7 +177,7 @@ def with_keywords(primitive: Primitive, names: tuple[str, ...]) -> Primitive:
         def value(xp: Any, *operands: Any, **params: Any) -> Any:
             count = len(operands) - len(names)
             more = dict(zip(names, operands[count:], strict=True))
-            return primitive.value(xp, *operands[:count], **params, **more)
+            return primitive.on(xp)(xp, *operands[:count], **params, **more)
 
         _made[key] = _plain(f"{primitive.name}_by_{'_'.join(names)}", value)
     return _made[key]

@@ -70,7 +70,7 @@ def _sinc(xp: Any, x: ArrayLike, *, order: int) -> Array:
     """
     x = xp.asarray(x)
     if x.dtype == np.float32:  # whose multiples of pi would be rounded too much
-        return _sinc.primitive.value(xp, x.astype(np.float64), order=order).astype(x.dtype)
+        return _sinc.primitive.on(xp)(xp, x.astype(np.float64), order=order).astype(x.dtype)
     t = math.pi * x
     if order == 0:
         t = xp.where(t == 0, _TINY if t.itemsize > 2 else _LEAST, t)

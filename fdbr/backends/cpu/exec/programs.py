@@ -376,7 +376,7 @@ def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -
     elif step.primitive is op.PERMUTE and kind_of(step.operands[0]).is_array:
         right = f"{operands[0]}.transpose({step.params['axes']!r})"
     elif is_direct(step):
-        value = step.primitive.value
+        value = step.primitive.host
         if is_variable(step.operands[0]) and step.operands[0] in own:
             value = _IN_PLACE.get(step.primitive, value)
         ours = step.primitive not in op.PRODUCTS or is_threaded(step)

@@ -39,7 +39,7 @@ __all__ = [
     compound=True,
 )
 def _gated(xp: Any, x: ArrayLike, gate: ArrayLike) -> Array:
-    return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
+    return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.on(xp)(xp, gate))
 
 
 @public("fdbr.ops")
@@ -282,7 +282,9 @@ def _swish_derivative(x: Any, beta: Any) -> Any:
 )
 def _swish(xp: Any, x: ArrayLike, beta: ArrayLike) -> Array:
     argument = beta * x
-    return x * (sigmoid(argument) if is_traced(argument) else sigmoid.primitive.value(xp, argument))
+    return x * (
+        sigmoid(argument) if is_traced(argument) else sigmoid.primitive.on(xp)(xp, argument)
+    )
 
 
 @public("fdbr.ops")

@@ -303,7 +303,7 @@ def silu(xp: Any, x: ArrayLike) -> Array:
     (0.0, 0.731059)
     """
     # Compilers call this function with a traced value to decompose it.
-    return x * (sigmoid(x) if is_traced(x) else sigmoid.primitive.value(xp, x))
+    return x * (sigmoid(x) if is_traced(x) else sigmoid.primitive.on(xp)(xp, x))
 
 
 _SMALL = 1 << 6  # elements, below which one call of NumPy is faster than several
@@ -323,7 +323,7 @@ def _normal_tail(t: Any) -> Any:
         total *= variable
     total += TAIL[0]
     total *= share
-    total *= gaussian.primitive.value(np, t, rate=0.5)
+    total *= gaussian.primitive.host(np, t, rate=0.5)
     total *= 0.5
     return total
 
@@ -339,7 +339,7 @@ def _is_fast(x: Any) -> bool:
 @elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True)
 def _normal_cdf(xp: Any, x: Array) -> Array:
     if not _is_fast(x):
-        return ndtr.primitive.value(xp, x)
+        return ndtr.primitive.on(xp)(xp, x)
     return xp.abs((x > 0) - _normal_tail(_magnitude(x)))
 
 
@@ -348,8 +348,8 @@ def _normal_cdf(xp: Any, x: Array) -> Array:
 )
 def _gelu(xp: Any, x: ArrayLike) -> Array:
     if not _is_fast(x):
-        return x * ndtr.primitive.value(xp, x)
-    return x * _normal_cdf.primitive.value(xp, x)
+        return x * ndtr.primitive.on(xp)(xp, x)
+    return x * _normal_cdf.primitive.on(xp)(xp, x)
 
 
 def _gelu_tanh_derivative(x: Any) -> Any:
@@ -363,7 +363,7 @@ def _gelu_tanh_derivative(x: Any) -> Any:
 def _gelu_tanh(xp: Any, x: ArrayLike) -> Array:
     # 1 + tanh(u) is 2 sigmoid(2 u), which does not cancel where the tanh is near -1.
     share = x * (2 * _GELU_SCALE + 2 * _GELU_SCALE * _GELU_CUBE * (x * x))
-    return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
+    return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.on(xp)(xp, share))
 
 
 @public("fdbr.ops")

@@ -179,6 +179,6 @@ def _kept_bits(xp: Any, key: Any, first: int, count: int, probability: float) ->
     start, skipped = first // 8, first % 8  # a Philox block has four words, eight halves
     words = -(-(skipped + count) // 2)
     begin = xp.full(1, start, dtype=xp.uint64)
-    words_drawn = random_words.primitive.value(xp, key, begin, shape=(words,), use=0)
+    words_drawn = random_words.primitive.on(xp)(xp, key, begin, shape=(words,), use=0)
     halves = xp.ascontiguousarray(words_drawn).view(xp.uint32)[..., skipped : skipped + count]
     return halves < xp.asarray(min(round(probability * 2**32), 2**32 - 1), dtype=xp.uint32)

@@ -22,7 +22,7 @@ __all__ = ["drop_path", "dropout", "spatial_dropout"]
 def _kept(xp: Any, key: Any, *, shape: tuple[int, ...], keep_probability: float) -> Array:
     """Draw which elements are kept: those whose 32 random bits, half a word, are below a limit."""
     count = math.prod(shape)
-    words = random_words.primitive.value(xp, key, 0, shape=(-(-count // 2),), use=0)
+    words = random_words.primitive.on(xp)(xp, key, 0, shape=(-(-count // 2),), use=0)
     halves = xp.ascontiguousarray(words).view(xp.uint32)[..., :count]
     limit = xp.asarray(min(round(keep_probability * 2**32), 2**32 - 1), dtype=xp.uint32)
     return (halves < limit).reshape((*key.shape[:-1], *shape))

@@ -43,12 +43,12 @@ _SELU_END = -1.7580993408473766  # the limit of `selu` at -inf
 @constant(batch=leading(1), total=True)
 def _noise(xp: Any, key: Any, *, shape: tuple[int, ...], law: str) -> Array:
     """Draw float64 numbers, equal to those of `fdbr.random` with the same key."""
-    words = random_words.primitive.value(xp, key, 0, shape=shape, use=0)
+    words = random_words.primitive.on(xp)(xp, key, 0, shape=shape, use=0)
     unit = ((words >> 12).astype(xp.float64) + 0.5) * 2.0**-52
     if law == "uniform":
         return unit
     if law == "normal":
-        return ndtri.primitive.value(xp, unit)
+        return ndtri.primitive.on(xp)(xp, unit)
     return -xp.log(-xp.log(unit))
 
 

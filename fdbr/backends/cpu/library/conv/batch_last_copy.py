@@ -36,7 +36,7 @@ def kernel(table, start, stop, thread):
 
 def _put_last(xp: Any, x: Any) -> Any:
     if x.dtype.str not in ("<f4", "<f8") or x.size < _LEAST or not x.flags.c_contiguous:
-        return PUT_LAST.value(xp, x)
+        return PUT_LAST.host(xp, x)
     count, size = len(x), x.size // len(x)
     out = np.empty((*x.shape[1:], count), x.dtype)
     sizes = np.array((count, size), np.int64)

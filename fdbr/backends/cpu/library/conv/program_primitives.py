@@ -72,11 +72,20 @@ def to_last(value: Value, turned: tuple[int, ...], whole: bool) -> Value:
     return value_last
 
 
+def _value_of(primitive: Primitive) -> Value:
+    """Return a value function that applies a primitive as eager mode does."""
+
+    def value(xp: Any, *operands: Any, **params: Any) -> Any:
+        return primitive.on(xp)(xp, *operands, **params)
+
+    return value
+
+
 CONVOLUTIONS = frozenset({op.CONV, op.CONV_BIASED, op.CONV_INPUT, op.CONV_KERNEL})
 """The primitives among them that are convolutions."""
 
 last: dict[Primitive, Primitive] = {
-    primitive: _derived(primitive, f"{primitive.name}_last", to_last(primitive.value, *how))
+    primitive: _derived(primitive, f"{primitive.name}_last", to_last(_value_of(primitive), *how))
     for primitive, how in EXAMPLES_LAST.items()
 }
 """Primitives for arrays with examples last, by those for examples first."""
@@ -96,7 +105,7 @@ PUT_LAST = _derived(op.PERMUTE, "put_last", _put_last)
 
 def _then_relu(primitive: Primitive) -> Primitive:
     def value(xp: Any, *operands: Any, **params: Any) -> Any:
-        return op.RELU.value(xp, primitive.value(xp, *operands, **params))
+        return op.RELU.on(xp)(xp, primitive.on(xp)(xp, *operands, **params))
 
     return _derived(primitive, f"{primitive.name}_relu", value)
 
@@ -110,8 +119,8 @@ WITH_RELU: dict[Primitive, Primitive] = {
 
 def _vjp(xp: Any, ct: Any, x: Any, out: Any, *, geometry: Any, size: Any, positive: bool) -> Any:
     """Return the cotangent of the operand of `max_pool`, or of a `relu` before it."""
-    winners = op.WINDOW_WINNERS.value(xp, x, out, geometry=geometry)
-    found = op.TO_WINNERS.value(xp, ct, winners, geometry=geometry, size=size)
+    winners = op.WINDOW_WINNERS.on(xp)(xp, x, out, geometry=geometry)
+    found = op.TO_WINNERS.on(xp)(xp, ct, winners, geometry=geometry, size=size)
     return found * (x > 0) if positive else found
 
 

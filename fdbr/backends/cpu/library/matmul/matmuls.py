@@ -378,7 +378,7 @@ def _sum_of_rows(xp: Any, x: Any) -> Any:
     """Multiply a row of ones by the matrix, as the value does where no kernel sums."""
     if x.ndim == 2 and x.dtype in FLOATS and x.size > _ALONE_VECTOR and x.nbytes < LEAST:
         return multiply(np.ones((1, len(x)), x.dtype), x)[0]
-    return op.SUM_OF_ROWS.value(xp, x)
+    return op.SUM_OF_ROWS.host(xp, x)
 
 
 VALUES: dict[Primitive, Callable[..., Any]] = {

@@ -31,7 +31,7 @@ _WORTH = 200_000  # elements from which on several threads pay
 def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
     order = _order(x, geometry)
     if order is None:
-        return op.MAX_WINDOWS.value(xp, x, geometry=geometry)
+        return op.MAX_WINDOWS.host(xp, x, geometry=geometry)
     size = x.shape[x.ndim - len(geometry.kernel) :]
     out = _empty((*x.shape[: x.ndim - len(size)], *geometry.counts(size)), x.dtype, order)
     _run("largest", geometry, order, x.shape, x, out)

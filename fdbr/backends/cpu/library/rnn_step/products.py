@@ -36,7 +36,7 @@ _NUMPY = _Products()
 
 def _by_kernels(primitive: Primitive) -> Callable[..., Any]:
     def value(xp: Any, *operands: Any, **params: Any) -> Any:
-        return primitive.value(_NUMPY, *operands, **params)
+        return primitive.host(_NUMPY, *operands, **params)
 
     return value
 
