@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from fdbr.core.array_modules import array_module, on_device, owner, several
+from fdbr.core.devices import family
 from fdbr.core.observation import hook
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
 from fdbr.errors.checks import describe, number_types, refuse_other_kinds
@@ -172,7 +173,7 @@ class Primitive:
 
     def on(self, xp: Any) -> Callable[..., Any]:
         """Return the function that applies the operation to arrays of a module."""
-        return self.host if xp is np else self.others.get(xp, self.value)
+        return self.host if xp is np else self.others.get(family(xp), self.value)
 
     def apply(self, *args: Any, **params: Any) -> Any:
         """Apply the operation, to arrays or traced values."""
@@ -195,8 +196,10 @@ class Primitive:
 class Routine:
     """A function of arrays which is no operation, but which back ends may implement as they do.
 
-    Rules of derivatives call it.  ``definition`` is for arrays of all modules, and the one that is
-    called for tracers; `host` is for NumPy's arrays.
+    Rules of derivatives call it, and values that several operations share.  ``definition`` is for
+    arrays of all modules, and the one that is called for tracers; `host` is for NumPy's arrays.  A
+    routine is called as a function of arrays; if its first parameter is the array module ``xp``,
+    as ``routine.on(xp)(xp, *args)``.
 
     Attributes
     ----------
@@ -216,13 +219,17 @@ class Routine:
     def __call__(self, *args: Any) -> Any:
         return self.host(*args) if type(args[0]) is np.ndarray else self.definition(*args)
 
+    def on(self, xp: Any) -> Callable[..., Any]:
+        """Return the function for arrays of a module."""
+        return self.host if xp is np else self.others.get(family(xp), self.definition)
+
 
 def implement(target: Primitive | Routine, module: Any, *, least: float = 0) -> Callable[[_F], _F]:
     """Register an implementation of an operation for the arrays of a module.
 
     It takes what the definition (`Primitive.value`) takes, and has to return the same to the last
     digits that docs/accuracy.md promises.  Dispatch calls it in place of the definition, and so do
-    compiled programs.
+    compiled programs.  ``module`` is NumPy, or ``"cuda"`` for all modules that compile CUDA C.
 
     ``least`` is a routine's `Routine.least`.
     """

@@ -25,18 +25,30 @@ FLOORS = (
 # Eager operations call the kernels of the CPU themselves, until dispatch finds these by the array
 # module of the operands.  This list may only become shorter.
 UPWARD = {
+    "ops.frequencies",
+    "ops.shape.creation",
+    "ops.shape.iota",
+    "ops.shape.layout",
+    "ops.shape.manipulation",
+    "ops.indexing.axis_index",
+    "ops.indexing.flat_index",
+    "ops.indexing.reading",
+    "ops.indexing.searching",
+    "ops.indexing.sorting",
+    "ops.linalg.factorizations",
+    "ops.linalg.lapack",
+    "ops.linalg.least_squares",
+    "ops.linalg.triangular",
+    "ops.einsums",
+    "ops.special.incomplete",
+    "ops.special.library",
     *("core.array_modules", "ops.declare.elementwise", "ops.declare.expression_of"),
     *("ops.declare.large", "ops.declare.select", "ops.declare.sums", "ops.declare.unbroadcast"),
-    *("ops.dtypes", "ops.einsums", "ops.elementwise.complex_parts"),
-    *("ops.elementwise.vectorized", "ops.frequencies", "ops.indexing.axis_index"),
-    *("ops.indexing.flat_index", "ops.indexing.reading", "ops.indexing.searching"),
-    *("ops.indexing.sorting", "ops.linalg.factorizations", "ops.linalg.lapack"),
-    *("ops.linalg.least_squares", "ops.linalg.triangular"),
+    *("ops.dtypes", "ops.elementwise.complex_parts", "ops.elementwise.vectorized"),
     *("ops.nn.activations.nonlinearities", "ops.nn.convolution.im2col", "ops.nn.pooling.windowed"),
     *("ops.nn.recurrent.fused_steps", "ops.nn.windows", "ops.reductions.cumulative"),
     *("ops.reductions.reduce", "ops.reductions.row_iteration", "ops.reductions.scans"),
-    *("ops.reductions.squared_error", "ops.shape.creation", "ops.shape.iota", "ops.shape.layout"),
-    *("ops.shape.manipulation", "ops.special.incomplete", "ops.special.library"),
+    "ops.reductions.squared_error",
 }
 
 # `asarray` stacks what it is given, and `stack` takes what `asarray` takes.
