@@ -25,11 +25,6 @@ FLOORS = (
 # Eager operations call the kernels of the CPU themselves, until dispatch finds these by the array
 # module of the operands.  This list may only become shorter.
 UPWARD = {
-    "ops.frequencies",
-    "ops.shape.creation",
-    "ops.shape.iota",
-    "ops.shape.layout",
-    "ops.shape.manipulation",
     "ops.indexing.axis_index",
     "ops.indexing.flat_index",
     "ops.indexing.reading",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+import fdbr.backends.cpu.library.registered  # noqa: F401
 from fdbr.backends.cpu.codegen import element_code, formulas
 from fdbr.backends.cpu.codegen.small_kernels import is_small
 from fdbr.backends.cpu.exec.block_log import Log
