@@ -25,11 +25,6 @@ FLOORS = (
 # Eager operations call the kernels of the CPU themselves, until dispatch finds these by the array
 # module of the operands.  This list may only become shorter.
 UPWARD = {
-    "ops.indexing.axis_index",
-    "ops.indexing.flat_index",
-    "ops.indexing.reading",
-    "ops.indexing.searching",
-    "ops.indexing.sorting",
     "ops.linalg.factorizations",
     "ops.linalg.lapack",
     "ops.linalg.least_squares",
