@@ -25,10 +25,6 @@ FLOORS = (
 # Eager operations call the kernels of the CPU themselves, until dispatch finds these by the array
 # module of the operands.  This list may only become shorter.
 UPWARD = {
-    "ops.linalg.factorizations",
-    "ops.linalg.lapack",
-    "ops.linalg.least_squares",
-    "ops.linalg.triangular",
     "ops.einsums",
     "ops.special.incomplete",
     "ops.special.library",

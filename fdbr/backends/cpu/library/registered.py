@@ -4,6 +4,7 @@
 import fdbr.backends.cpu.library.gather_scatter.flat_index
 import fdbr.backends.cpu.library.iota
 import fdbr.backends.cpu.library.joins
+import fdbr.backends.cpu.library.small_linalg.operations
 import fdbr.backends.cpu.library.sort.searching
 import fdbr.backends.cpu.library.sort.sets
 import fdbr.backends.cpu.library.sort.sorting
