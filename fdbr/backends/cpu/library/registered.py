@@ -1,9 +1,11 @@
 """Loads the modules that register the CPU's implementations of operations."""
 
 # ruff: noqa: F401
+import fdbr.backends.cpu.library.fft
 import fdbr.backends.cpu.library.gather_scatter.flat_index
 import fdbr.backends.cpu.library.iota
 import fdbr.backends.cpu.library.joins
+import fdbr.backends.cpu.library.products
 import fdbr.backends.cpu.library.small_linalg.operations
 import fdbr.backends.cpu.library.sort.searching
 import fdbr.backends.cpu.library.sort.sets
