@@ -25,8 +25,6 @@ FLOORS = (
 # Eager operations call the kernels of the CPU themselves, until dispatch finds these by the array
 # module of the operands.  This list may only become shorter.
 UPWARD = {
-    "ops.special.incomplete",
-    "ops.special.library",
     *("core.array_modules", "ops.declare.elementwise", "ops.declare.expression_of"),
     *("ops.declare.large", "ops.declare.select", "ops.declare.sums", "ops.declare.unbroadcast"),
     *("ops.dtypes", "ops.elementwise.complex_parts", "ops.elementwise.vectorized"),
