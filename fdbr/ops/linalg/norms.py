@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backends.cpu.library.sums import MANY
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.declare import opaque, shifted
-from fdbr.ops.declare.sums import MANY
 from fdbr.ops.dtypes import astype, finfo, in_single
 from fdbr.ops.elementwise.arithmetic import abs, power
 from fdbr.ops.elementwise.comparison import where
