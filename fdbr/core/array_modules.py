@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.library.copy import copied_into
 from fdbr.core import devices
+from fdbr.core.routine import Routine
 from fdbr.errors.public import public
 from fdbr.pytrees import structure
 from fdbr.pytrees.locking import is_locked, kept_copies, lock
@@ -195,16 +194,15 @@ def keep(array: Any) -> Any:
 
 def copy_of(array: Any) -> Any:
     """Copy an array on its own device; CuPy's method copies to the current device."""
-    if type(array) is np.ndarray:
-        if array.nbytes >= kernels.LEAST:
-            out = np.empty_like(array)
-            copied_into(out, array)
-            return out
-        return array.copy(order="K")  # another memory order would take ten times as long
-    if not several:
-        return array.copy()
+    if type(array) is np.ndarray or not several:
+        return copied(array)
     with on_device(array):
-        return array.copy()
+        return copied(array)
+
+
+@Routine
+def copied(array: Any) -> Any:
+    return array.copy()
 
 
 # --- devices ------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Primitives, and their dispatch to the innermost trace of their operands."""
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ import numpy as np
 from fdbr.core.array_modules import array_module, on_device, owner, several
 from fdbr.core.devices import family
 from fdbr.core.observation import hook
+from fdbr.core.routine import Routine
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
 from fdbr.errors.checks import describe, number_types, refuse_other_kinds
 from fdbr.errors.layer_path import placed
@@ -19,7 +19,6 @@ __all__ = [
     "EXPLAINED",
     "Facts",
     "Primitive",
-    "Routine",
     "dispatch",
     "dispatch_view",
     "host_types",
@@ -73,6 +72,8 @@ class Facts:
     cost
         About how many additions NumPy takes for an element, where it has a loop faster than any
         formula; 0 if unknown.
+    heavy
+        Whether an element takes about ten times as long as a multiplication.
     exact
         The function of Python numbers that computes the same without rounding; `None` if there is
         none.
@@ -94,6 +95,7 @@ class Facts:
     shorthand: bool = False
     fold: str = ""
     cost: int = 0
+    heavy: bool = False
     exact: Callable[..., Any] | None = None
     total: bool = False
     view: str = ""
@@ -191,37 +193,6 @@ class Primitive:
 
     def __repr__(self) -> str:
         return f"<{self.kind} primitive {self.name}>"
-
-
-class Routine:
-    """A function of arrays which is no operation, but which back ends may implement as they do.
-
-    Rules of derivatives call it, and values that several operations share.  ``definition`` is for
-    arrays of all modules, and the one that is called for tracers; `host` is for NumPy's arrays.  A
-    routine is called as a function of arrays; if its first parameter is the array module ``xp``,
-    as ``routine.on(xp)(xp, *args)``.
-
-    Attributes
-    ----------
-    least
-        The bytes of the smallest array for which a caller asks `host`; smaller ones it computes by
-        itself, if that saves a call.
-    """
-
-    __slots__ = ("definition", "host", "least", "others")
-
-    def __init__(self, definition: Callable[..., Any]) -> None:
-        self.definition = definition
-        self.host = definition
-        self.least: float = math.inf
-        self.others: dict[Any, Callable[..., Any]] = {}
-
-    def __call__(self, *args: Any) -> Any:
-        return self.host(*args) if type(args[0]) is np.ndarray else self.definition(*args)
-
-    def on(self, xp: Any) -> Callable[..., Any]:
-        """Return the function for arrays of a module."""
-        return self.host if xp is np else self.others.get(family(xp), self.definition)
 
 
 def implement(target: Primitive | Routine, module: Any, *, least: float = 0) -> Callable[[_F], _F]:

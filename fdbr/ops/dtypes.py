@@ -7,12 +7,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fdbr.backends.cpu import kernels
 from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, refusal
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, constant, fit, linear
+from fdbr.ops.declare.unbroadcast import converted
 from fdbr.ops.devices import to_device
 from fdbr.pytrees import dtypes
 from fdbr.pytrees.dtypes import dtype_kind
@@ -39,7 +39,7 @@ __all__ = [
 def _astype_inexact(xp: Any, x: ArrayLike, *, to: Any) -> Array:
     if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" and to.kind != "c":
         x = x.real
-    return kernels.converted(x, to) if type(x) is np.ndarray else xp.asarray(x).astype(to)
+    return converted.host(x, to) if type(x) is np.ndarray else xp.asarray(x).astype(to)
 
 
 @constant(elementwise=True)

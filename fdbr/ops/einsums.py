@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import array_module
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear

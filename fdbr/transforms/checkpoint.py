@@ -23,7 +23,7 @@ from fdbr.core.tape import (
 from fdbr.core.tracer import Trace, Tracer, replaying, running
 from fdbr.errors.checks import describe, name_of, named_as
 from fdbr.errors.public import public
-from fdbr.ops.declare.large import saving_memory
+from fdbr.ops.declare.memory_saving import saving_memory
 from fdbr.transforms import harvest
 from fdbr.transforms.jvp import ForwardTracer
 from fdbr.transforms.vmap import BatchTracer

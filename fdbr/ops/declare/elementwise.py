@@ -6,18 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu import kernels
 from fdbr.core.tracer import plain
 from fdbr.errors.checks import number_types
 from fdbr.ops.declare.batches import aligned
-from fdbr.ops.declare.large import (
-    LARGE,
+from fdbr.ops.declare.cotangent_products import (
     cotangent_product,
-    memory_saving_product,
-    reusing_operand,
+    only_cotangent_product,
     summed_product,
-    with_kernels,
 )
+from fdbr.ops.declare.memory_saving import reusing_operand
 from fdbr.ops.declare.operation import Declaration, facts_in, operands_of, operation
 from fdbr.ops.declare.rules import Function, Rule, Unknown
 from fdbr.ops.declare.unbroadcast import dtype_of, fit, in_precision, match
@@ -25,10 +22,6 @@ from fdbr.ops.declare.unbroadcast import dtype_of, fit, in_precision, match
 __all__ = ["elementwise"]
 
 _array = np.ndarray
-
-# A kernel that multiplies and sums in one pass saves the product array, so it is used from
-# `LEAST` / 8 bytes on.
-_SUMMED = 8
 
 
 def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: Any) -> Declaration:
@@ -40,9 +33,8 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
 
     ``double=True`` computes derivatives in double precision and rounds them once, for those that
     lose digits in single precision.  ``heavy=True`` says that value and derivative take about
-    ten times as long as a multiplication: large arrays are then divided among threads.
-    ``heavy="backward"`` says so of the derivative alone.  Fields of
-    `fdbr.core.primitive.Facts` may be given beside the derivatives.
+    ten times as long as a multiplication, ``heavy="backward"`` that the derivative does.  Fields
+    of `fdbr.core.primitive.Facts` may be given beside the derivatives.
     """
     facts = facts_in(partials)
 
@@ -72,10 +64,8 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
                     total = term if total is None else total + term
             return match(total, out)
 
-        value = with_kernels(value, heavy is True, bool(facts.get("compound")))
-        function = operation(
-            value, "elementwise", rules, forward, aligned, elementwise=True, **facts
-        )
+        stated = {"elementwise": True, "heavy": heavy is True, **facts}
+        function = operation(value, "elementwise", rules, forward, aligned, **stated)
         return reusing_operand(function) if _names_only_out(partials, value) else function
 
     return declare
@@ -148,12 +138,18 @@ def _in_double(partial: Any, operands: tuple[str, ...], apply: Function) -> Any:
 def _partial_vjp(partial: Function, heavy: bool, fixed: frozenset[int]) -> Function:
     def vjp(ct: Any, like: Any, *saved: Any) -> Any:
         try:
-            ct = cotangent_product(ct, partial, saved, heavy, fixed)
+            ct = _product(ct, partial, saved, heavy, fixed)
         except ZeroDivisionError:
             ct = ct * partial(*map(_as_scalar, saved))
         return ct if like is None else fit(ct, like)
 
     return vjp
+
+
+def _product(ct: Any, partial: Function, saved: Any, heavy: bool, fixed: frozenset[int]) -> Any:
+    if type(ct) is _array and ct.nbytes >= cotangent_product.least:
+        return cotangent_product.host(ct, partial, saved, heavy, fixed)
+    return ct * partial(*saved)
 
 
 def _vjp_of_several(
@@ -169,7 +165,7 @@ def _vjp_of_several(
         try:
             if like is not None and _is_large(ct) and like[0] != ct.shape:
                 return _summed_product(ct, partial, precise, like, heavy, fixed)
-            ct = cotangent_product(ct, partial, precise, heavy, fixed)
+            ct = _product(ct, partial, precise, heavy, fixed)
         except ZeroDivisionError:
             ct = ct * partial(*map(_as_scalar, precise))
         # The partial derivative of a traced Python number may have a wider dtype than ``ct``.
@@ -189,8 +185,8 @@ def _vjp_of_one_name(partial: Function, fixed: frozenset[int]) -> Function:
         try:
             if like is not None and _is_large(ct) and like[0] != ct.shape:
                 return _summed_product(ct, partial, (saved,), like, False, fixed)
-            if type(ct) is _array and ct.nbytes >= LARGE:
-                ct = cotangent_product(ct, partial, (saved,), False, fixed)
+            if type(ct) is _array and ct.nbytes >= cotangent_product.least:
+                ct = cotangent_product.host(ct, partial, (saved,), False, fixed)
             else:
                 ct = ct * partial(saved)
         except ZeroDivisionError:
@@ -206,21 +202,20 @@ def _summed_product(
     ct: Any, partial: Function, saved: Any, like: Any, heavy: bool, fixed: frozenset[int]
 ) -> Any:
     """Compute the cotangent of a broadcast operand from that of a large result."""
-    found = summed_product(ct, partial, saved, like, fixed)
-    return fit(
-        cotangent_product(ct, partial, saved, heavy, fixed) if found is None else found, like
-    )
+    found = summed_product.host(ct, partial, saved, like[0], fixed)
+    return fit(_product(ct, partial, saved, heavy, fixed) if found is None else found, like)
 
 
 def _is_large(value: Any) -> bool:
-    return type(value) is _array and value.nbytes * _SUMMED >= kernels.LEAST
+    return type(value) is _array and value.nbytes >= summed_product.least
 
 
 def _vjp_of_only_operand(partial: Function, heavy: bool, fixed: frozenset[int]) -> Function:
     # With one operand no other rule needs the cotangent, so its memory may be reused.
     def vjp(ct: Any, like: Any, saved: Any) -> Any:
-        if type(ct) is _array and ct.nbytes >= LARGE and like is None:
-            return memory_saving_product(sys.getrefcount(ct), ct, partial, saved, heavy, fixed)
+        if type(ct) is _array and ct.nbytes >= only_cotangent_product.least and like is None:
+            references = sys.getrefcount(ct)
+            return only_cotangent_product.host(ct, references, partial, saved, heavy, fixed)
         try:
             ct = ct * partial(saved)
         except ZeroDivisionError:

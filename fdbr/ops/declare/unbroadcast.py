@@ -4,27 +4,23 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu import kernels
 from fdbr.core.primitive import dispatch, registry
+from fdbr.core.routine import Routine
 from fdbr.core.tracer import Tracer, plain
 from fdbr.errors.checks import number_types
-from fdbr.ops.declare.sums import MANY, ones, total
 from fdbr.pytrees.dtypes import dtype_kind, is_short
 
 __all__ = [
     "accumulate",
+    "converted",
     "dtype_of",
     "fit",
     "in_precision",
     "like",
     "match",
     "shape_of",
-    "sum_of_rows",
     "zeros_of",
 ]
-
-_add_up: Any = np.add.reduce
-_ROWS = 1 << 12  # rows up to which a cached vector of ones sums them
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -61,9 +57,7 @@ def fit(cotangent: Any, like: Any) -> Any:
             and getattr(dtype, "kind", "") != "c"
         ):
             cotangent = cotangent.real
-        if type(cotangent) is np.ndarray:
-            return kernels.converted(cotangent, dtype)
-        cotangent = cotangent.astype(dtype)
+        cotangent = converted(cotangent, dtype)
     return cotangent
 
 
@@ -71,42 +65,25 @@ def _unbroadcast(value: Any, shape: tuple[int, ...]) -> Any:
     extra = value.ndim - len(shape)
     if extra == 1 and 1 not in shape:
         if type(value) is np.ndarray:
-            return sum_of_rows(value)
+            return registry["sum_of_rows"].host(np, value)
         return dispatch(registry["sum_of_rows"], (value,), {})
     ones = (extra + i for i, n in enumerate(shape) if n == 1 and value.shape[extra + i] != 1)
     value = accumulate(value, (*range(extra), *ones))
     return value if value.shape == shape else value.reshape(shape)
 
 
+@Routine
 def accumulate(value: Any, axes: Any, keepdims: bool = False) -> Any:
     """Sum along axes; 16-bit arrays are summed in float32 and rounded once."""
     if value.itemsize <= 2 and is_short(value.dtype) and not isinstance(value, Tracer):
         return value.sum(axis=axes, keepdims=keepdims, dtype="float32").astype(value.dtype)
-    if type(value) is np.ndarray:
-        if value.size >= MANY and (found := total(value, axes)) is not None:
-            return np.expand_dims(found, axes_of(axes, value.ndim)) if keepdims else found
-        return _add_up(
-            value, axes, None, None, keepdims
-        )  # what the method ``sum`` calls, without its overhead
     return value.sum(axis=axes, keepdims=keepdims)
 
 
-def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Convert NumPy's ``axis`` argument to a tuple."""
-    return tuple(range(ndim)) if axes is None else axes if type(axes) is tuple else (axes,)
-
-
-def sum_of_rows(value: Any) -> Any:
-    """Sum along the first axis; BLAS sums a matrix two to four times faster than NumPy."""
-    if (
-        type(value) is np.ndarray
-        and value.ndim == 2
-        and len(value) <= _ROWS
-        and value.nbytes < kernels.LEAST
-        and value.dtype.char in "fd"
-    ):
-        return ones(len(value), value.dtype).dot(value)
-    return accumulate(value, 0)
+@Routine
+def converted(value: Any, to: Any) -> Any:
+    """Return an array in another dtype, as a new array."""
+    return value.astype(to)
 
 
 def in_precision(value: Any, to: Any) -> Any:
@@ -125,7 +102,7 @@ def in_precision(value: Any, to: Any) -> Any:
     if dtype == to or type(plain(value)) in number_types:
         return value
     if type(value) is np.ndarray:
-        return kernels.converted(value, to)
+        return converted.host(value, to)
     return dispatch(registry["astype_inexact"], (value,), {"to": to})
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.ops.declare import aligned, dtype_of, elementwise, fit, linear
-from fdbr.ops.declare.select import choose
 from fdbr.pytrees.typing import Array, ArrayLike, Mask
 
 __all__ = [
@@ -51,8 +50,6 @@ def where(xp: Any, condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     >>> ops.where(np.array([True, False]), 1.0, 0.0)
     array([1., 0.])
     """
-    if type(condition) is np.ndarray:
-        return choose(condition, x, y)
     return xp.where(condition, x, y)
 
 
@@ -130,8 +127,6 @@ def greater_equal(xp: Any, x: ArrayLike, y: ArrayLike) -> Mask:
 
 def _truths(xp: Any, *operands: Any) -> Any:
     """Compare complex operands to zero: CuPy's logical functions do not accept complex numbers."""
-    if xp is np:
-        return operands
     return [x != 0 if np.result_type(dtype_of(x)).kind == "c" else x for x in operands]
 
 

@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
-from fdbr.backends.cpu.codegen.math.complex_numbers import as_imaginary
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, linear
 from fdbr.ops.dtypes import is_complex
@@ -29,12 +26,6 @@ def _imag(xp: Any, x: Any) -> Any:
 @linear(x=lambda ct: imag(ct), batch=aligned)
 def _imaginary(xp: Any, x: ArrayLike) -> Array:
     """``-1j * x`` of real ``x``; the real part is 0, where a product would have ``0 * inf``."""
-    if type(x) is np.ndarray and x.ndim:
-        found = as_imaginary(x)
-        if found is None:
-            found = np.zeros(x.shape, np.result_type(x.dtype, np.complex64))
-            np.negative(x, out=found.imag)
-        return found
     out = xp.zeros(x.shape, dtype=xp.result_type(x.dtype, xp.complex64))
     out.imag = -x
     return out if out.ndim else out[()]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import constant
 from fdbr.ops.indexing.regions import region_shape

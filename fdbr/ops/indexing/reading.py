@@ -8,7 +8,8 @@ import numpy as np
 
 from fdbr.core.array_modules import array_module
 from fdbr.core.lazy_cotangents import Deferred
-from fdbr.core.primitive import Routine, host_types
+from fdbr.core.primitive import host_types
+from fdbr.core.routine import Routine
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public

@@ -4,7 +4,7 @@ import math
 from typing import Any, Literal
 
 from fdbr.core.array_modules import where_it_lies
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import constant

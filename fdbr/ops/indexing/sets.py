@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.core.array_modules import array_module, where_it_lies
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.elementwise.comparison import equal, logical_not, not_equal

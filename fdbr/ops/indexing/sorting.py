@@ -7,7 +7,7 @@ indices of the argsort, which is linear.
 from typing import Any
 
 from fdbr.core.array_modules import array_module, where_it_lies
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fdbr.core.devices import strict as raising
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 
 __all__ = ["lapack", "library_function", "nan_where", "nan_where_failing"]
 

@@ -5,7 +5,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis

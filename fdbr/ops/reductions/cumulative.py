@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu import kernels
 from fdbr.core.primitive import host_types
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
@@ -17,15 +16,11 @@ from fdbr.ops.declare import linear, opaque, shape_of, shifted
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.dtypes import astype, in_single, is_traced, result_type
 from fdbr.ops.reductions.reduce import Axis, _cast, _spread, _sum, kept_shape
-from fdbr.ops.reductions.scans import recurrence, running_product, running_sum
 from fdbr.ops.shape.creation import asarray, full_like, ones_like, zeros_like
 from fdbr.ops.shape.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape
 from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["cumulative_prod", "cumulative_sum", "prod"]
-
-_MANY = 1 << 12  # elements from which on a product is computed in lanes, which vectorize
-_LANES = 1023  # odd, so that periodic large elements are spread over lanes and do not overflow one
 
 
 def _slice_along(axis: int, *ends: int | None) -> Any:
@@ -100,10 +95,6 @@ def _prod_vjp(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return _spread(ct, x.shape, axes) * (_spread(out, x.shape, axes) / x)
 
 
-def _row_products(x: Any) -> Any:
-    return x.prod(axis=(1,), keepdims=True)
-
-
 @opaque(
     x=(
         _prod_vjp,
@@ -112,27 +103,7 @@ def _row_products(x: Any) -> Any:
     batch=shifted("axes"),
 )
 def _prod(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
-    if type(x) is np.ndarray and x.size < _MANY:
-        return np.multiply.reduce(x, axes)
-    if xp is np and x.nbytes >= kernels.LEAST and x.dtype.char in "fd":
-        found = kernels.reduced("prod", _row_products, axes, (x,))
-        if found is not None:
-            return found.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
-    last = axes == tuple(range(x.ndim - len(axes), x.ndim))
-    if xp is np and last and axes and x.size >= _MANY and x.dtype.char in "fdFD":
-        x = _lanes(x.reshape((*x.shape[: axes[0]], -1)))
-        return x.prod(axis=-1)
     return x.prod(axis=axes)
-
-
-def _lanes(x: Any) -> Any:
-    """Multiply elements at a fixed distance along the last axis, giving fewer factors."""
-    n = x.shape[-1]
-    count = min(_LANES, n // 8 | 1)
-    whole = n - n % count
-    lanes = x[..., :whole].reshape((*x.shape[:-1], whole // count, count)).prod(axis=-2)
-    lanes[..., : n - whole] *= x[..., whole:]
-    return lanes
 
 
 @public("fdbr.ops")
@@ -168,7 +139,9 @@ def _widened(x: Any, dtype: Any) -> Any:
     x=lambda ct, axis, reverse: _cumsum(ct, axis=axis, reverse=not reverse), batch=shifted("axis")
 )
 def _cumsum(xp: Any, x: ArrayLike, *, axis: int, reverse: bool) -> Array:
-    return running_sum(xp, x, axis, reverse)
+    if not reverse:
+        return xp.cumsum(x, axis=axis)
+    return xp.flip(xp.cumsum(xp.flip(x, axis), axis=axis), axis)
 
 
 def _shifted(x: Any, axis: int, first: Any, reverse: bool = False) -> Any:
@@ -203,7 +176,28 @@ def _batch_recurrence(apply: Any, values: Any, batched: Any, size: int, params: 
     batch=_batch_recurrence,
 )
 def _recurrence(xp: Any, b: ArrayLike, a: ArrayLike, *, axis: int, reverse: bool) -> Array:
-    return recurrence(xp, a, b, axis, reverse)
+    """Compute ``s[i] = a[i] * s[i - 1] + b[i]`` along an axis.
+
+    With ``reverse`` it starts at the end: ``s[i] = a[i] * s[i + 1] + b[i]``.  The first ``s`` is
+    ``b``, and the first ``a`` is not used.
+    """
+    if reverse:
+        a, b = xp.flip(a, axis), xp.flip(b, axis)
+    out = _hillis_steele(xp, a, b, axis)
+    return xp.flip(out, axis) if reverse else out
+
+
+def _hillis_steele(xp: Any, a: Any, b: Any, axis: int) -> Any:
+    """Compute the recurrence by Hillis and Steele's scan, in ``log2(n)`` steps for a GPU."""
+    front = (slice(None),) * axis
+    shift = 1
+    while shift < b.shape[axis]:
+        later, earlier = (*front, slice(shift, None)), (*front, slice(None, -shift))
+        products = a[later]
+        b = xp.concatenate([b[(*front, slice(shift))], b[later] + products * b[earlier]], axis=axis)
+        a = xp.concatenate([a[(*front, slice(shift))], products * a[earlier]], axis=axis)
+        shift *= 2
+    return b
 
 
 def _cumprod_vjp(ct: Any, x: Any, out: Any, axis: int) -> Any:
@@ -218,7 +212,7 @@ def _cumprod_jvp(t: Any, x: Any, out: Any, axis: int) -> Any:
 
 @opaque(x=(_cumprod_vjp, _cumprod_jvp), batch=shifted("axis"))
 def _cumprod(xp: Any, x: ArrayLike, *, axis: int) -> Array:
-    return running_product(xp, x, axis)
+    return xp.cumprod(x, axis=axis)
 
 
 @public("fdbr.ops")

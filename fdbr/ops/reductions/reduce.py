@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu import kernels
 from fdbr.core.tracer import Tracer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import constant, linear, opaque, shape_of, shifted
-from fdbr.ops.declare.large import by_rows, by_stages
-from fdbr.ops.declare.unbroadcast import accumulate, sum_of_rows
+from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.dtypes import (
     astype,
     float_dtype,
@@ -20,7 +18,7 @@ from fdbr.ops.dtypes import (
     is_traced,
 )
 from fdbr.ops.elementwise.arithmetic import sqrt
-from fdbr.ops.reductions.squared_error import is_large, squares_about_mean
+from fdbr.ops.reductions.squared_error import squares_about_mean
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import _broadcast_to, _reshape, reshape
 from fdbr.pytrees.dtypes import dtype_kind
@@ -41,14 +39,6 @@ __all__ = [
 ]
 
 Axis = int | tuple[int, ...] | None
-_LONG = 1 << 21  # bytes from which on argmax and argmin are divided among threads
-
-# The ufunc methods that NumPy's functions call; calling them directly saves their overhead.
-_add: Any = np.add.reduce
-_and: Any = np.logical_and.reduce
-_or: Any = np.logical_or.reduce
-_largest_of: Any = np.maximum.reduce
-_smallest_of: Any = np.minimum.reduce
 
 
 def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -84,7 +74,7 @@ def _batch_sum_of_rows(apply: Any, values: Any, batched: Any, size: int, params:
 @linear(x=lambda ct, shape: _spread(ct, shape, (0,)), batch=_batch_sum_of_rows, fresh=True)
 def _sum_of_rows(xp: Any, x: ArrayLike) -> Array:
     """The sum along the first axis, which is the transpose of broadcasting a row."""
-    return sum_of_rows(x)
+    return accumulate(x, 0)
 
 
 @public("fdbr.ops")
@@ -161,20 +151,11 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
     divisor = _count(x.shape, axes) - correction
     divisor = divisor if divisor > 0 else 0
-    if is_large(x):
-        squares = squares_about_mean(x, axes)
-        return (squares if keepdims else _reshape(squares, to=_rest(x.shape, axes))) / divisor
-    if (
-        type(x) is np.ndarray and x.ndim and dtype_kind(x.dtype) == "f"
-    ):  # the same with less overhead
-        deviation = x - accumulate(x, axes, keepdims=True) / _count(x.shape, axes)
-        deviation *= deviation
-        return accumulate(deviation, axes, keepdims) / divisor
-    deviation = x - _mean(x, axes=axes, keepdims=True)
-    squares = (
-        (deviation * deviation.conj()).real if is_complex(deviation) else deviation * deviation
-    )
-    return _sum(squares, axes=axes, keepdims=keepdims) / divisor
+    if is_complex(x):
+        deviation = x - _mean(x, axes=axes, keepdims=True)
+        return _sum((deviation * deviation.conj()).real, axes=axes, keepdims=keepdims) / divisor
+    squares = squares_about_mean(x, axes)
+    return (squares if keepdims else _reshape(squares, to=_rest(x.shape, axes))) / divisor
 
 
 @public("fdbr.ops")
@@ -218,26 +199,14 @@ def _extreme_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return _sum(hit * t, axes=axes, keepdims=False) / _sum(hit, axes=axes, keepdims=False)
 
 
-def _largest(axes: tuple[int, ...], x: Any) -> Any:
-    return x.max(axis=axes, keepdims=True)
-
-
-def _smallest(axes: tuple[int, ...], x: Any) -> Any:
-    return x.min(axis=axes, keepdims=True)
-
-
 @opaque(x=(_extreme_vjp, _extreme_jvp), batch=shifted("axes"), fold="max", fresh=True)
 def _max(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
-    if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
-        return by_stages(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
-    return _largest_of(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
+    return x.max(axis=axes)
 
 
 @opaque(x=(_extreme_vjp, _extreme_jvp), batch=shifted("axes"), fold="min", fresh=True)
 def _min(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
-    if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
-        return by_stages(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
-    return _smallest_of(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
+    return x.min(axis=axes)
 
 
 @public("fdbr.ops")
@@ -279,25 +248,13 @@ def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
     return reshape(out, (size, *(1,) * (x.ndim - 1))) if params["keepdims"] else out
 
 
-def _search(search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
-    """Call ``np.ndarray.argmax`` or ``argmin``, divided among threads if the array is large."""
-    if axis is None or x.nbytes < _LONG:
-        return search(x, axis, keepdims=keepdims)
-    out = by_rows(lambda axes, x: search(x, axes[0], keepdims=True), (axis,), x, name=search)
-    return out if keepdims else out.squeeze(axis)
-
-
 @constant(batch=_batch_arg, fresh=True, total=True)
 def _argmax(xp: Any, x: ArrayLike, *, axis: Any, keepdims: bool) -> Array:
-    if type(x) is np.ndarray:
-        return _search(np.ndarray.argmax, x, axis, keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
 @constant(batch=_batch_arg, fresh=True, total=True)
 def _argmin(xp: Any, x: ArrayLike, *, axis: Any, keepdims: bool) -> Array:
-    if type(x) is np.ndarray:
-        return _search(np.ndarray.argmin, x, axis, keepdims)
     return xp.argmin(x, axis=axis, keepdims=keepdims)
 
 
@@ -331,26 +288,17 @@ def argmin(x: ArrayLike, /, *, axis: int | None = None, keepdims: bool = False) 
 
 @constant(batch=shifted("axes"), total=True)
 def _all(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
-    if type(x) is np.ndarray:
-        return _and(x, axes, None, None, keepdims)
     return xp.all(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"), total=True)
 def _any(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Array:
-    if type(x) is np.ndarray:
-        return _or(x, axes, None, None, keepdims)
     return xp.any(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"), total=True)
 def _count_nonzero(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    if type(x) is np.ndarray and len(axes) == x.ndim and not keepdims:
-        return np.intp(np.count_nonzero(x))
-    hits = x != 0
-    if type(x) is np.ndarray:
-        return _add(hits, axes, None, None, keepdims)
-    return hits.sum(axis=axes, keepdims=keepdims)
+    return (x != 0).sum(axis=axes, keepdims=keepdims)
 
 
 @public("fdbr.ops")

@@ -1,4 +1,4 @@
-"""Sums of squared differences of large arrays, for variances and squared errors.
+"""Sums of squared differences, for variances and squared errors.
 
 The composition of subtraction, multiplication and sum gives the same, but passes over memory once
 for each of them and of their derivatives.
@@ -7,20 +7,13 @@ for each of them and of their derivatives.
 import math
 from typing import Any
 
-from fdbr.backends.cpu import kernels
 from fdbr.ops.declare import elementwise, opaque, shifted
 from fdbr.ops.declare.batches import spread
-from fdbr.ops.declare.large import by_rows
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.elementwise.arithmetic import negative
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["is_large", "squared_distance", "squares_about_mean"]
-
-
-def is_large(x: Array) -> bool:
-    """Whether an array of real floating numbers is so large that passes over memory dominate."""
-    return x.dtype.char in "fd" and x.nbytes >= kernels.LEAST
+__all__ = ["squared_distance", "squares", "squares_about_mean"]
 
 
 @elementwise(x=lambda scale: scale, y=lambda scale: -scale, scale=lambda x, y: x - y)
@@ -35,7 +28,8 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 # --- between two arrays -------------------------------------------------------------
 
 
-def _squares(axes: tuple[int, ...], x: Any, y: Any) -> Any:
+def squares(axes: tuple[int, ...], x: Any, y: Any) -> Any:
+    """Sum ``(x - y)**2`` over axes, kept with length 1."""
     deviation = x - y
     return accumulate(deviation * deviation, axes, keepdims=True)
 
@@ -59,7 +53,7 @@ def _batch_pair(apply: Any, values: Any, batched: Any, size: int, params: Any) -
     batch=_batch_pair,
 )
 def _squared_distance(xp: Any, x: ArrayLike, y: ArrayLike, *, axes: tuple[int, ...]) -> Array:
-    return by_rows(_squares, axes, x, y)
+    return squares(axes, x, y)
 
 
 def squared_distance(x: Array, y: Array, axes: tuple[int, ...]) -> Any:
@@ -89,7 +83,7 @@ def _about_mean_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> tuple[An
 @opaque(x=(_about_mean_vjp, _about_mean_jvp), batch=shifted("axes"))
 def _about_mean(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Any:
     mean = accumulate(x, axes, keepdims=True) / _count(x.shape, axes)
-    return by_rows(_squares, axes, x, mean), mean
+    return squares(axes, x, mean), mean
 
 
 def squares_about_mean(x: Any, axes: tuple[int, ...]) -> Any:

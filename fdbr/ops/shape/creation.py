@@ -7,7 +7,7 @@ import numpy as np
 
 from fdbr.core import array_modules
 from fdbr.core.devices import is_host
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, integer, number_types
 from fdbr.errors.public import public

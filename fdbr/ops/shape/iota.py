@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.pytrees.typing import Array
 
 __all__ = ["apply_to_iota"]

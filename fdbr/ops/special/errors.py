@@ -3,10 +3,7 @@
 import math
 from typing import Any
 
-import numpy as np
-
 from fdbr.ops.declare import elementwise
-from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import real
 from fdbr.ops.elementwise.exponential import exp, gaussian
@@ -20,7 +17,6 @@ _HALF_ROOT_PI = math.sqrt(math.pi) / 2
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _FAR = 10.0  # where the asymptotic series of erfcx's derivative takes over
 _TERMS = 12
-_FEW = 1 << 7  # elements below which SciPy's loop takes less time
 
 
 @elementwise(x=lambda x: _TWO_BY_ROOT_PI * gaussian(x, rate=1.0), heavy=True)
@@ -31,8 +27,6 @@ def erf(xp: Any, x: ArrayLike) -> Array:
     >>> round(ops.erf(1.0), 6)
     0.842701
     """
-    if vectorized.is_supported(xp, x) and x.dtype == np.float32 and x.size >= _FEW:
-        return vectorized.erf(x)
     return scipy_special.on(xp)(xp, "erf", x)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fdbr.core.array_modules import to_numpy
 from fdbr.core.devices import scipy_of
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe, number_types
 from fdbr.ops.declare import Unknown, elementwise, several
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number

@@ -10,7 +10,6 @@ import numpy as np
 
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
-from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.special.library import scipy_function, scipy_special
 from fdbr.pytrees.typing import Array, ArrayLike
@@ -32,8 +31,6 @@ def expit(xp: Any, x: ArrayLike) -> Array:
     >>> ops.expit(-700.0) > 0
     True
     """
-    if vectorized.is_supported(xp, x) and x.dtype == np.float32:
-        return vectorized.expit(x)
     return scipy_special.on(xp)(xp, "expit", x)
 
 
@@ -45,8 +42,6 @@ def logit(xp: Any, x: ArrayLike) -> Array:
     >>> ops.logit(0.5)
     0.0
     """
-    if vectorized.is_supported(xp, x) and x.dtype == np.float32:
-        return vectorized.logit(x)
     return scipy_special.on(xp)(xp, "logit", x)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.kernels import LEAST
+from fdbr.backends.cpu.library.elementwise import with_threads
 from fdbr.core.primitive import implement
-from fdbr.ops.declare.large import with_threads
 from fdbr.ops.special.incomplete import gammainc, gammaincc
 from fdbr.ops.special.library import IN_FLOAT64, function_of, scipy_applied, scipy_special
 

@@ -5,6 +5,7 @@ from typing import Any
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
+from fdbr.ops.declare.large import is_large
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import abs, clip, clipped
 from fdbr.ops.nn.activations.nonlinearities import softplus
@@ -16,7 +17,7 @@ from fdbr.ops.nn.losses.checks import (
     weighted_mean,
 )
 from fdbr.ops.reductions.reduce import sum
-from fdbr.ops.reductions.squared_error import is_large, squared_distance
+from fdbr.ops.reductions.squared_error import squared_distance
 from fdbr.ops.shape.creation import asarray
 from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 

@@ -9,14 +9,13 @@ from fdbr.core.tracer import Tracer
 from fdbr.core.util.threads import divide, slices
 from fdbr.ops.declare import indexed, opaque
 from fdbr.ops.declare.batches import spread
-from fdbr.ops.declare.large import by_rows
+from fdbr.ops.declare.large import by_rows, is_large
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.devices import beside
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.nn.activations.exponentials import exp_in_place, log_softmax, max_along
 from fdbr.ops.nn.losses.labels import label_key, select_labels
 from fdbr.ops.reductions.reduce import sum
-from fdbr.ops.reductions.squared_error import is_large
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import squeeze
 from fdbr.pytrees.typing import Array, ArrayLike

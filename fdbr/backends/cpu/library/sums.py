@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
+from fdbr.core.primitive import implement
+from fdbr.ops.declare.unbroadcast import accumulate
+from fdbr.ops.reductions import reduce
+from fdbr.pytrees.dtypes import is_short
 
 __all__ = ["MANY", "ones", "total"]
 
@@ -20,6 +24,45 @@ MANY = 1 << 14  # elements from which on a product with ones is faster than NumP
 _ROW = 1 << 10  # elements that one product sums, which bounds the rounding error
 _SHORT = 1 << 5  # elements of a row, below which NumPy's sum is as fast
 _COLUMN = 1 << 12  # rows of a matrix that one product sums
+
+
+_ROWS = 1 << 12  # rows up to which a cached vector of ones sums them
+_add_up: Any = np.add.reduce  # what the method ``sum`` calls, without its overhead
+
+
+@implement(accumulate, np)
+def _accumulate(value: Any, axes: Any, keepdims: bool = False) -> Any:
+    if value.itemsize <= 2 and is_short(value.dtype):
+        return accumulate.definition(value, axes, keepdims)
+    if value.size >= MANY and (found := total(value, axes)) is not None:
+        return np.expand_dims(found, _axes_of(axes, value.ndim)) if keepdims else found
+    return _add_up(value, axes, None, None, keepdims)
+
+
+def _axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
+    """Convert NumPy's ``axis`` argument to a tuple."""
+    return tuple(range(ndim)) if axes is None else axes if type(axes) is tuple else (axes,)
+
+
+@implement(reduce._sum.primitive, np)
+def _sum(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if type(x) is not np.ndarray:
+        return accumulate.definition(x, axes, keepdims)
+    return _accumulate(x, axes, keepdims)
+
+
+@implement(reduce._sum_of_rows.primitive, np)
+def _sum_of_rows(xp: Any, x: Any) -> Any:
+    """Sum along the first axis; BLAS sums a matrix two to four times faster than NumPy."""
+    if (
+        x.ndim == 2
+        and len(x) <= _ROWS
+        and x.nbytes < kernels.LEAST
+        and x.dtype.char in "fd"
+        and type(x) is np.ndarray
+    ):
+        return ones(len(x), x.dtype).dot(x)
+    return accumulate(x, 0)
 
 
 def total(value: Any, axes: Any) -> Any:

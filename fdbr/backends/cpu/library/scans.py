@@ -10,24 +10,30 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.library.cumulative import products_of_rows
+from fdbr.core.primitive import implement
+from fdbr.ops.reductions import cumulative
 from fdbr.pytrees.dtypes import dtype_kind
 
-__all__ = ["recurrence", "running_product", "running_sum"]
+__all__: list[str] = []
 
 _MANY = 1 << 14  # elements from which on NumPy's scans are slower
 _WIDE = 64  # elements of a row: a step over a shorter row costs mostly the call
 _LONG = 64  # steps from which on a narrow recurrence is cut into blocks
+_LANED = 1 << 12  # elements from which on a product is computed in lanes, which vectorize
+_LANES = 1023  # odd, so that periodic large elements are spread over lanes and do not overflow one
 _TILE = 64  # rows transposed at a time, so that they stay in the caches
 
 
 # --- sums ---------------------------------------------------------------------------
 
 
-def running_sum(xp: Any, x: Any, axis: int, reverse: bool) -> Any:
+@implement(cumulative._cumsum.primitive, np)
+def _cumsum(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
     """Compute cumulative sums along an axis, from its start, or with ``reverse`` from its end."""
-    if xp is np and x.size >= _MANY and x.dtype.char in "fd":
+    if x.size >= _MANY and x.dtype.char in "fd":
         outer, n, inner = _sizes_around(x.shape, axis)
         size = next((n for n in range(32, 7, -1) if x.shape[axis] % n == 0), 0)
         if size and (inner == 1 or inner >= _WIDE):
@@ -37,8 +43,8 @@ def running_sum(xp: Any, x: Any, axis: int, reverse: bool) -> Any:
                 return sums.reshape(x.shape)
     if reverse:
         reverse_key = (*(slice(None),) * axis, slice(None, None, -1))
-        return running_sum(xp, x[reverse_key], axis, False)[reverse_key]
-    return x.cumsum(axis) if type(x) is np.ndarray else xp.cumsum(x, axis=axis)
+        return _cumsum(xp, x[reverse_key], axis=axis, reverse=False)[reverse_key]
+    return x.cumsum(axis) if type(x) is np.ndarray else np.cumsum(x, axis=axis)
 
 
 def _block_sums(x: Any, reverse: bool) -> Any:
@@ -51,7 +57,7 @@ def _block_sums(x: Any, reverse: bool) -> Any:
     totals = (x[..., 0] @ ones if inner == 1 else np.matmul(ones, x)).reshape(outer, count, inner)
     if not np.isfinite(totals).all():
         return None
-    offsets = running_sum(np, totals, 1, reverse)
+    offsets = _cumsum(np, totals, axis=1, reverse=reverse)
     x = x.copy()
     if reverse:
         x[:, :-1, -1] += offsets[:, 1:]
@@ -77,11 +83,12 @@ def _sizes_around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 # --- products and recurrences -------------------------------------------------------
 
 
-def running_product(xp: Any, x: Any, axis: int) -> Any:
+@implement(cumulative._cumprod.primitive, np)
+def _cumprod(xp: Any, x: Any, *, axis: int) -> Any:
     """Compute cumulative products along an axis."""
     n = x.shape[axis]
-    if xp is not np or dtype_kind(x.dtype) not in "fc" or x.size < max(_MANY, _WIDE * n):
-        return xp.cumprod(x, axis=axis)
+    if dtype_kind(x.dtype) not in "fc" or x.size < max(_MANY, _WIDE * n):
+        return np.cumprod(x, axis=axis)
     if axis == x.ndim - 1 and x.nbytes >= LEAST and (found := products_of_rows(x)) is not None:
         return found
     return _columns(_products_of_rows(_rows(x, axis)), x.shape, axis)
@@ -96,19 +103,12 @@ def _products_of_rows(x: Any) -> Any:
     return out
 
 
-def recurrence(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
-    """Compute ``s[i] = a[i] * s[i - 1] + b[i]`` along an axis.
-
-    With ``reverse`` it starts at the end: ``s[i] = a[i] * s[i + 1] + b[i]``.  The first ``s`` is
-    ``b``, and the first ``a`` is not used.
-    """
+@implement(cumulative._recurrence.primitive, np)
+def _recurrence(xp: Any, b: Any, a: Any, *, axis: int, reverse: bool) -> Any:
     if reverse:
-        a, b = xp.flip(a, axis), xp.flip(b, axis)
-    if xp is np:
-        out = _columns(_recurrence_of_rows(_rows(a, axis), _rows(b, axis)), b.shape, axis)
-    else:
-        out = _hillis_steele(xp, a, b, axis)
-    return xp.flip(out, axis) if reverse else out
+        a, b = np.flip(a, axis), np.flip(b, axis)
+    out = _columns(_recurrence_of_rows(_rows(a, axis), _rows(b, axis)), b.shape, axis)
+    return np.flip(out, axis) if reverse else out
 
 
 def _recurrence_of_rows(a: Any, b: Any) -> Any:
@@ -146,19 +146,6 @@ def _recurrence_by_blocks(a: Any, b: Any) -> Any:
     return np.concatenate([whole, rest[1:]])
 
 
-def _hillis_steele(xp: Any, a: Any, b: Any, axis: int) -> Any:
-    """Compute the recurrence by Hillis and Steele's scan, in ``log2(n)`` steps for a GPU."""
-    front = (slice(None),) * axis
-    shift = 1
-    while shift < b.shape[axis]:
-        later, earlier = (*front, slice(shift, None)), (*front, slice(None, -shift))
-        products = a[later]
-        b = xp.concatenate([b[(*front, slice(shift))], b[later] + products * b[earlier]], axis=axis)
-        a = xp.concatenate([a[(*front, slice(shift))], products * a[earlier]], axis=axis)
-        shift *= 2
-    return b
-
-
 def _rows(x: Any, axis: int) -> Any:
     """Reshape an array to a matrix whose rows are the positions along an axis."""
     n, rows = x.shape[axis], np.moveaxis(x, axis, 0)
@@ -181,3 +168,35 @@ def _transposed(x: Any) -> Any:
     for start in range(0, len(x), _TILE):
         out[:, start : start + _TILE] = x[start : start + _TILE].T
     return out
+
+
+# --- products along axes --------------------------------------------------------------
+
+
+@implement(cumulative._prod.primitive, np)
+def _prod(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if x.size < _LANED:
+        return np.multiply.reduce(x, axes) if type(x) is np.ndarray else x.prod(axis=axes)
+    if x.nbytes >= LEAST and x.dtype.char in "fd":
+        found = kernels.reduced("prod", _row_products, axes, (x,))
+        if found is not None:
+            return found.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
+    last = axes == tuple(range(x.ndim - len(axes), x.ndim))
+    if last and axes and x.dtype.char in "fdFD":
+        x = _lanes(x.reshape((*x.shape[: axes[0]], -1)))
+        return x.prod(axis=-1)
+    return x.prod(axis=axes)
+
+
+def _row_products(x: Any) -> Any:
+    return x.prod(axis=(1,), keepdims=True)
+
+
+def _lanes(x: Any) -> Any:
+    """Multiply elements at a fixed distance along the last axis, giving fewer factors."""
+    n = x.shape[-1]
+    count = min(_LANES, n // 8 | 1)
+    whole = n - n % count
+    lanes = x[..., :whole].reshape((*x.shape[:-1], whole // count, count)).prod(axis=-2)
+    lanes[..., : n - whole] *= x[..., whole:]
+    return lanes

@@ -11,12 +11,23 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.codegen.math import arithmetic
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.ops.declare.large import with_threads
+from fdbr.backends.cpu.library.elementwise import with_kernels, with_threads
+from fdbr.core.primitive import implement
+from fdbr.ops.elementwise.comparison import where
 
 __all__ = ["choose"]
 
 _FEW = 1 << 13  # elements, below which NumPy is as fast
 _BITS = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+
+
+def _where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
+    if type(condition) is np.ndarray:
+        return choose(condition, x, y)
+    return np.where(condition, x, y)
+
+
+implement(where.primitive, np)(with_kernels(where.primitive, _where))
 
 
 def choose(condition: Any, x: Any, y: Any) -> Any:

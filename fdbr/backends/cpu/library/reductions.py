@@ -1,0 +1,112 @@
+"""Extrema, counts and positions of extrema of NumPy's arrays.
+
+Large arrays are reduced by kernels, or divided among threads.  For small ones the methods of
+NumPy's functions are called directly, which saves the overhead of the latter.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.kernels import LEAST
+from fdbr.backends.cpu.library.elementwise import LONG
+from fdbr.backends.cpu.library.rows import by_rows, by_stages, reduces_by_kernel
+from fdbr.core.primitive import Primitive, implement
+from fdbr.ops.declare.unbroadcast import accumulate
+from fdbr.ops.reductions import reduce, squared_error
+
+_add: Any = np.add.reduce
+
+
+# --- extrema --------------------------------------------------------------------------
+
+
+def _extreme(primitive: Primitive, of_small: Any, function: Callable[..., Any]) -> None:
+    @implement(primitive, np)
+    def value(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+        if type(x) is not np.ndarray:
+            return primitive.value(xp, x, axes=axes)
+        if x.nbytes < LEAST:
+            return of_small(x, axes)
+        rest = [n for i, n in enumerate(x.shape) if i not in axes]
+        return by_stages(function, axes, x).reshape(rest)[()]
+
+
+def _largest(axes: tuple[int, ...], x: Any) -> Any:
+    return x.max(axis=axes, keepdims=True)
+
+
+def _smallest(axes: tuple[int, ...], x: Any) -> Any:
+    return x.min(axis=axes, keepdims=True)
+
+
+_extreme(reduce._max.primitive, np.maximum.reduce, _largest)
+_extreme(reduce._min.primitive, np.minimum.reduce, _smallest)
+
+
+# --- squared differences --------------------------------------------------------------
+
+
+@implement(squared_error._squared_distance.primitive, np)
+def _squared_distance(xp: Any, x: Any, y: Any, *, axes: tuple[int, ...]) -> Any:
+    return by_rows(squared_error.squares, axes, x, y)
+
+
+@implement(squared_error._about_mean.primitive, np)
+def _about_mean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    mean = accumulate(x, axes, keepdims=True) / math.prod([x.shape[axis] for axis in axes])
+    if reduces_by_kernel(x):
+        return by_rows(squared_error.squares, axes, x, mean), mean
+    deviation = x - mean
+    if type(deviation) is np.ndarray:
+        deviation *= deviation
+    else:
+        deviation = deviation * deviation
+    return accumulate(deviation, axes, keepdims=True), mean
+
+
+# --- positions of extrema -------------------------------------------------------------
+
+
+def _search(primitive: Primitive, search: Any) -> None:
+    def of_rows(axes: tuple[int, ...], x: Any) -> Any:
+        return search(x, axes[0], keepdims=True)
+
+    @implement(primitive, np)
+    def value(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+        if type(x) is not np.ndarray:
+            return primitive.value(xp, x, axis=axis, keepdims=keepdims)
+        if axis is None or x.nbytes < LONG:
+            return search(x, axis, keepdims=keepdims)
+        out = by_rows(of_rows, (axis,), x, name=search)
+        return out if keepdims else out.squeeze(axis)
+
+
+_search(reduce._argmax.primitive, np.ndarray.argmax)
+_search(reduce._argmin.primitive, np.ndarray.argmin)
+
+
+# --- truth ----------------------------------------------------------------------------
+
+
+def _folded(primitive: Primitive, fold: Any) -> None:
+    @implement(primitive, np)
+    def value(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+        if type(x) is not np.ndarray:
+            return primitive.value(xp, x, axes=axes, keepdims=keepdims)
+        return fold(x, axes, None, None, keepdims)
+
+
+_folded(reduce._all.primitive, np.logical_and.reduce)
+_folded(reduce._any.primitive, np.logical_or.reduce)
+
+
+@implement(reduce._count_nonzero.primitive, np)
+def _count_nonzero(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if type(x) is not np.ndarray:
+        return reduce._count_nonzero.primitive.value(xp, x, axes=axes, keepdims=keepdims)
+    if len(axes) == x.ndim and not keepdims:
+        return np.intp(np.count_nonzero(x))
+    return _add(x != 0, axes, None, None, keepdims)

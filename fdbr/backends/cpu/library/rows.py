@@ -1,0 +1,91 @@
+"""Functions along some axes of large arrays: by kernels, or divided among threads."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu import kernels
+from fdbr.backends.cpu.kernels import LEAST
+from fdbr.backends.cpu.library.elementwise import LONG, SHARE
+from fdbr.core.array_modules import array_module
+from fdbr.core.primitive import Primitive
+from fdbr.core.util.threads import divide, parts
+
+__all__ = ["along_rows", "by_rows", "by_stages", "reduces_by_kernel"]
+
+# A kernel replaces several passes of NumPy in a reduction of several steps, so it pays for smaller
+# arrays: from `LEAST` / 16 bytes on.
+_ROWS = 16
+_array = np.ndarray
+
+
+def along_rows(primitive: Primitive) -> Callable[..., Any]:
+    """Return the implementation of an operation along ``axes`` of one operand."""
+    value = primitive.value
+
+    @functools.wraps(value)
+    def of_any(xp: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
+        if not reduces_by_kernel(x):
+            return value(xp, x, axes=axes, **params)
+
+        def of_rows(axes: tuple[int, ...], x: Any) -> Any:
+            return value(array_module(x), x, axes=axes, **params)
+
+        return by_rows(of_rows, axes, x, name=(value, tuple(params.items())))
+
+    return of_any
+
+
+def reduces_by_kernel(x: Any) -> bool:
+    """Whether an array is large enough for a kernel that reduces rows in several steps."""
+    return type(x) is _array and x.nbytes * _ROWS >= LEAST
+
+
+def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = None) -> Any:
+    """Call ``function(axes, *operands)``, which acts along some axes of arrays.
+
+    Its results keep all axes of the operands; those it reduces have length 1.  Large arrays are
+    computed by a kernel, or divided among threads.  Kernels are cached by ``name``, which a
+    function needs that is made anew for each call.
+    """
+    x = operands[0]
+    if not reduces_by_kernel(x) or any(type(v) is not _array for v in operands):
+        return function(axes, *operands)
+    found = kernels.reduced(name or function, functools.partial(function, (1,)), axes, operands)
+    if found is not None:
+        return found
+    axis = next((i for i, n in enumerate(x.shape) if i not in axes and n > 1), None)
+    if axis is None or x.nbytes < LONG:
+        return function(axes, *operands)
+    front = (slice(None),) * axis
+
+    def part_of(operand: Any, piece: slice) -> Any:
+        return operand if operand.shape[axis] == 1 else operand[(*front, piece)]
+
+    first = function(axes, *(part_of(operand, slice(0, 1)) for operand in operands))
+    is_tuple = type(first) is tuple
+    length = x.shape[axis]
+    outs = [
+        np.empty((*part.shape[:axis], length, *part.shape[axis + 1 :]), part.dtype)
+        for part in (first if is_tuple else (first,))
+    ]
+
+    def work(piece: slice) -> None:
+        made = function(axes, *(part_of(operand, piece) for operand in operands))
+        for out, part in zip(outs, made if is_tuple else (made,), strict=True):
+            out[(*front, piece)] = part
+
+    divide(work, parts(length, x.nbytes // SHARE))
+    return tuple(outs) if is_tuple else outs[0]
+
+
+def by_stages(function: Any, axes: tuple[int, ...], x: Any) -> Any:
+    """Apply `by_rows` to one group of adjacent axes after another.
+
+    This fits reductions whose result does not depend on the order of the axes.
+    """
+    for run in kernels.stages(x, axes):
+        x = by_rows(function, run, x)
+    return x
