@@ -59,7 +59,7 @@ def _by_threads(xp: Any, *operands: Any, function: Any) -> Any:
 
 def _everyday(xp: Any, name: str, a: Any, x: Any) -> Any:
     """SciPy's values; of large arrays by a kernel, but for the elements that it leaves NaN."""
-    if max(getattr(v, "nbytes", 0) for v in (a, x)) >= LEAST:
+    if max(getattr(v, "nbytes", 0) for v in (a, x)) >= kernels.LEAST:
         found = kernels.elementwise(name, getattr(kernels.incomplete, name), (a, x))
         if found is not None:
             missing = np.isnan(found)
