@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
-from fdbr.ops.reductions.row_iteration import broadcast_product, unbuffered_rows
+from fdbr.backends.cpu.library.row_iteration import broadcast_product, unbuffered_rows
 
 SEEDS = st.integers(0, 1000)
 

@@ -30,7 +30,7 @@ UPWARD = {
     *("ops.dtypes", "ops.elementwise.complex_parts", "ops.elementwise.vectorized"),
     *("ops.nn.activations.nonlinearities", "ops.nn.convolution.im2col", "ops.nn.pooling.windowed"),
     *("ops.nn.recurrent.fused_steps", "ops.nn.windows", "ops.reductions.cumulative"),
-    *("ops.reductions.reduce", "ops.reductions.row_iteration", "ops.reductions.scans"),
+    *("ops.reductions.reduce", "ops.reductions.scans"),
     "ops.reductions.squared_error",
 }
 

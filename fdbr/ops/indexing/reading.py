@@ -19,7 +19,6 @@ from fdbr.ops.dtypes import astype
 from fdbr.ops.indexing.batches import batch_reading, batch_scatter
 from fdbr.ops.indexing.keys import in_range, join, split
 from fdbr.ops.indexing.positions import add_at, read_at, sums_at
-from fdbr.ops.reductions.row_iteration import unbuffered_rows
 from fdbr.ops.shape.creation import asarray, holds_array
 from fdbr.ops.shape.manipulation import concat, reshape
 from fdbr.pytrees.dtypes import is_short
@@ -99,10 +98,15 @@ def _sum_of_slices(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
         return concatenated
     out = np.zeros(shape, wide)
     out[key] = first
-    with unbuffered_rows(shape[-1] if len(shape) > 1 else 0):
-        for part, _, key in others:
-            out[key] += part
+    add_slices(out, [(key, part) for part, _, key in others])
     return out.astype(dtype, copy=False)
+
+
+@Routine
+def add_slices(out: Any, terms: Sequence[tuple[Any, Any]]) -> None:
+    """Add arrays to slices of one, in place."""
+    for key, part in terms:
+        out[key] += part
 
 
 def _concatenated(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:

@@ -1,9 +1,9 @@
 """Triangles of matrices, repeated elements, grids, and differences of neighbours."""
 
-import contextlib
 from typing import Any, Literal
 
 from fdbr.core.array_modules import array_module, where_it_lies
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe, index, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
@@ -14,15 +14,12 @@ from fdbr.ops.indexing.reading import pick
 from fdbr.ops.indexing.searching import searchsorted
 from fdbr.ops.reductions.cumulative import cumulative_sum
 from fdbr.ops.reductions.reduce import sum as _sum
-from fdbr.ops.reductions.row_iteration import unbuffered_rows
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.ops.shape.manipulation import broadcast_to, concat, expand_dims, reshape
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["diff", "meshgrid", "repeat", "tril", "triu"]
 
-
-_LARGE = 1 << 14  # elements from which on the order of NumPy's iteration matters
 
 # --- triangles ----------------------------------------------------------------------
 
@@ -219,11 +216,15 @@ def diff(
     x = concat(parts, axis=axis) if n and len(parts) > 1 else x
     before = (slice(None),) * axis
     for _ in range(min(n, x.shape[axis])):  # an axis of n elements is empty after n steps
-        later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
-        difference = not_equal if x.dtype.kind == "b" else subtract
-        with unbuffered_rows(x.shape[-1]) if x.size >= _LARGE else contextlib.nullcontext():
-            x = difference(later, earlier)
+        x = differences(x, before)
     return x
+
+
+@Routine
+def differences(x: Any, before: tuple[slice, ...]) -> Any:
+    """Compute the differences of neighbours along the axis after some."""
+    later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
+    return not_equal(later, earlier) if x.dtype.kind == "b" else subtract(later, earlier)
 
 
 def _border(part: Any, x: Any, axis: int) -> Any:

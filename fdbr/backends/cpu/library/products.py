@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
+from fdbr.backends.cpu.library.row_iteration import broadcast_product
 from fdbr.core.primitive import implement
 from fdbr.core.util.threads import divide, slices
 from fdbr.ops import einsums, signal
 from fdbr.ops.linalg import norms
 from fdbr.ops.linalg import products as vectors
 from fdbr.ops.products import _matmul
-from fdbr.ops.reductions.row_iteration import broadcast_product
 
 _MANY = 1 << 19  # elements from which on outer products are divided among threads
 _SHARE = 1 << 19  # elements that a thread computes at a time
@@ -94,9 +94,6 @@ def _inner_of_rows(x: Any, y: Any) -> Any:
 
 def _products(x: Any, y: Any) -> Any:
     return (x * y).sum(axis=(1,), keepdims=True)
-
-
-implement(einsums.wide_product, np)(broadcast_product)
 
 
 @implement(norms._euclidean.primitive, np)

@@ -11,6 +11,7 @@ import fdbr.backends.cpu.library.philox
 import fdbr.backends.cpu.library.products
 import fdbr.backends.cpu.library.recognition
 import fdbr.backends.cpu.library.reductions
+import fdbr.backends.cpu.library.row_iteration
 import fdbr.backends.cpu.library.scans
 import fdbr.backends.cpu.library.select
 import fdbr.backends.cpu.library.small_linalg.operations

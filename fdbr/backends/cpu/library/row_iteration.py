@@ -7,12 +7,16 @@ than the arithmetic.  If a buffer does not hold two rows, NumPy iterates over th
 import contextlib
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from fdbr.backends.cpu import kernels
+from fdbr.core.primitive import implement
+from fdbr.ops.einsums import wide_product
+from fdbr.ops.indexing import reading
+from fdbr.ops.shape import layout
 from fdbr.pytrees.typing import Array
 
 __all__ = ["broadcast_product", "unbuffered_rows"]
@@ -44,6 +48,21 @@ def unbuffered_rows(row: int) -> Iterator[None]:
         np.setbufsize(old_size)
 
 
+@implement(reading.add_slices, np)
+def _add_slices(out: Any, terms: Sequence[tuple[Any, Any]]) -> None:
+    with unbuffered_rows(out.shape[-1] if out.ndim > 1 else 0):
+        reading.add_slices.definition(out, terms)
+
+
+@implement(layout.differences, np)
+def _differences(x: Any, before: tuple[slice, ...]) -> Any:
+    if x.size < _LARGE:
+        return layout.differences.definition(x, before)
+    with unbuffered_rows(x.shape[-1]):
+        return layout.differences.definition(x, before)
+
+
+@implement(wide_product, np)
 def broadcast_product(x: Array, y: Array) -> Any:
     """Compute ``x * y`` of arrays of one rank that broadcast, as the factors of an outer product.
 
