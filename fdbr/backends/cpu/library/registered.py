@@ -1,7 +1,9 @@
 """The modules that implement operations for NumPy's arrays: importing them registers these."""
 
+import fdbr.backends.cpu.library.conv.planner
 import fdbr.backends.cpu.library.copies
 import fdbr.backends.cpu.library.elementwise
+import fdbr.backends.cpu.library.pool.planner
 import fdbr.backends.cpu.library.recognition
 import fdbr.backends.cpu.library.reductions
 import fdbr.backends.cpu.library.scans
