@@ -11,7 +11,6 @@ from fdbr.backends.cpu.library.conv import batch_last_copy
 from fdbr.backends.cpu.library.conv.program_primitives import EXAMPLES_LAST, VJP, last, to_last
 from fdbr.backends.cpu.library.matmul import matmuls
 from fdbr.backends.cpu.library.pool import compiled as pool
-from fdbr.backends.cpu.library.rnn_step import products
 from fdbr.compiler.ir import op
 from fdbr.core.primitive import Primitive
 
@@ -21,7 +20,6 @@ _OF_VJP = pool.VALUES[VJP[op.TO_WINNERS]]
 
 VALUES: dict[Primitive, Callable[..., Any]] = {
     **matmuls.VALUES,
-    **products.VALUES,
     **batch_last_copy.VALUES,
     **pool.VALUES,
     last[op.MAX_WINDOWS]: to_last(pool.VALUES[op.MAX_WINDOWS], *EXAMPLES_LAST[op.MAX_WINDOWS]),

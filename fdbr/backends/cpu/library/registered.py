@@ -6,6 +6,7 @@ import fdbr.backends.cpu.library.elementwise
 import fdbr.backends.cpu.library.pool.planner
 import fdbr.backends.cpu.library.recognition
 import fdbr.backends.cpu.library.reductions
+import fdbr.backends.cpu.library.rnn_step.planner
 import fdbr.backends.cpu.library.scans
 import fdbr.backends.cpu.library.select
 import fdbr.backends.cpu.library.sums
