@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.control_flow.body_tracing import example
 from fdbr.core.array_modules import owner
+from fdbr.core.devices import is_host
 from fdbr.ops.declare.unbroadcast import dtype_of, shape_of
 from fdbr.transforms.custom_call import zero_like
 
@@ -50,10 +51,10 @@ class Stack:
 
     def __init__(self, xp: Any, first: Any, length: int) -> None:
         self.array: Any = None
-        if xp is np:
+        if is_host(xp):
             dtype = np.dtype(dtype_of(first)).newbyteorder("=")
             self.array = np.empty((length, *shape_of(first)), dtype)
-        self.parts: list[Any] = [None] * (0 if xp is np else length)
+        self.parts: list[Any] = [None] * (0 if is_host(xp) else length)
 
     def __setitem__(self, index: int, part: Any) -> None:
         (self.parts if self.array is None else self.array)[index] = part

@@ -18,6 +18,8 @@ __all__ = [
     "cuda_of",
     "device_named",
     "devices_of",
+    "family",
+    "is_host",
     "kernel",
     "optional",
     "scipy_of",
@@ -27,6 +29,17 @@ __all__ = [
 
 beside: dict[str, Any] = {"cupy": "cupyx"}
 """The module (or its name) that has SciPy's functions, by the name of the array module."""
+
+
+def is_host(xp: Any) -> bool:
+    """Whether the arrays of a module are NumPy's, which lie in host memory."""
+    return xp is np
+
+
+@functools.cache
+def family(xp: Any) -> Any:
+    """Return what back ends register for: ``"cuda"`` for a module that compiles CUDA C."""
+    return "cuda" if hasattr(xp, "ElementwiseKernel") else xp
 
 
 def accelerator() -> ModuleType:
@@ -48,7 +61,7 @@ def optional(function: str, name: str, extra: str) -> Any:
 @functools.cache
 def scipy_of(xp: Any, name: str) -> Any:
     """Return SciPy's submodule ``name`` for arrays of a module; `None` if there is none."""
-    if xp is np:
+    if is_host(xp):
         return importlib.import_module(f"scipy.{name}")
     found = beside.get(xp.__name__)
     if isinstance(found, str):
@@ -58,7 +71,7 @@ def scipy_of(xp: Any, name: str) -> Any:
 
 def cuda_of(xp: Any) -> Any:
     """Return an array module's interface to CUDA, such as ``cupy.cuda``; `None` if it has none."""
-    return None if xp is np else getattr(xp, "cuda", None)
+    return None if is_host(xp) else getattr(xp, "cuda", None)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import attrs
 import numpy as np
 
 from fdbr.core.array_modules import array_module, on_device, owner, several
+from fdbr.core.devices import family
 from fdbr.core.observation import hook
 from fdbr.core.routine import Routine
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
@@ -174,7 +175,7 @@ class Primitive:
 
     def on(self, xp: Any) -> Callable[..., Any]:
         """Return the function that applies the operation to arrays of a module."""
-        return self.host if xp is np else self.others.get(xp, self.value)
+        return self.host if xp is np else self.others.get(family(xp), self.value)
 
     def apply(self, *args: Any, **params: Any) -> Any:
         """Apply the operation, to arrays or traced values."""
@@ -199,7 +200,7 @@ def implement(target: Primitive | Routine, module: Any, *, least: float = 0) -> 
 
     It takes what the definition (`Primitive.value`) takes, and has to return the same to the last
     digits that docs/accuracy.md promises.  Dispatch calls it in place of the definition, and so do
-    compiled programs.
+    compiled programs.  ``module`` is NumPy, or ``"cuda"`` for all modules that compile CUDA C.
 
     ``least`` is a routine's `Routine.least`.
     """

@@ -6,14 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.core.devices import family
+
 __all__ = ["Routine"]
 
 
 class Routine:
     """A function of arrays which is no operation, but which back ends may implement as they do.
 
-    Rules of derivatives call it.  ``definition`` is for arrays of all modules, and the one that is
-    called for tracers; `host` is for NumPy's arrays.
+    Rules of derivatives call it, and values that several operations share.  ``definition`` is for
+    arrays of all modules, and the one that is called for tracers; `host` is for NumPy's arrays.  A
+    routine is called as a function of arrays; if its first parameter is the array module ``xp``,
+    as ``routine.on(xp)(xp, *args)``.
 
     Attributes
     ----------
@@ -33,3 +37,7 @@ class Routine:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         found = self.host if type(args[0]) is np.ndarray else self.definition
         return found(*args, **kwargs)
+
+    def on(self, xp: Any) -> Callable[..., Any]:
+        """Return the function for arrays of a module."""
+        return self.host if xp is np else self.others.get(family(xp), self.definition)

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fdbr.core.array_modules import array_module
+from fdbr.core.devices import is_host
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.packing import Packing, from_wire, is_compressed, to_wire
@@ -164,7 +163,7 @@ def _combined_piece(transport: Transport, rows: Any, wire: str, call: Call, op: 
 
 
 def _all_reduce(call: Call, transport: Transport, packing: Packing, arrays: Any) -> list[Any]:
-    if packing.xp is np and transport.piece:
+    if is_host(packing.xp) and transport.piece:
         return packing.unpacked(_all_reduced_in_pieces(call, transport, packing, arrays))
     buffers = packing.packed(arrays)
     return packing.unpacked([_all_reduced(transport, buffer, call) for buffer in buffers])

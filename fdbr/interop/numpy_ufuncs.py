@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
+from fdbr.core.devices import is_host
 from fdbr.core.tracer import own
 from fdbr.core.tracer_methods import ufuncs
 from fdbr.errors.checks import describe
@@ -22,7 +23,7 @@ __all__ = ["ufuncs"]
 
 @elementwise(x=None)
 def _spacing(xp: Any, x: Any) -> Any:
-    if xp is np:
+    if is_host(xp):
         return np.spacing(x)
     size = abs(x * 1.0)
     above = xp.nextafter(size, math.inf) - size

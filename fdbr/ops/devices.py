@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-
 from fdbr.core.array_modules import array_module, device_put, to_numpy
+from fdbr.core.devices import is_host
 from fdbr.core.tracer import Tracer
 from fdbr.ops.declare import aligned, linear
 from fdbr.pytrees.typing import Array
@@ -43,7 +42,7 @@ def beside(indices: Any, x: Any) -> Any:
     moved implicitly.
     """
     xp = array_module(x)
-    if xp is np or array_module(indices) is not np:
+    if is_host(xp) or not is_host(array_module(indices)):
         return indices
     return to_device(indices, device_of(x)) if isinstance(indices, Tracer) else xp.asarray(indices)
 

@@ -12,20 +12,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from fdbr.backends.cpu import kernels
+from fdbr.core.array_modules import array_module
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear
 from fdbr.ops.declare.unbroadcast import accumulate
-from fdbr.ops.reductions.row_iteration import broadcast_product
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to, diagonal, moveaxis, permute_dims, reshape
 from fdbr.pytrees.dtypes import is_added
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["einsum", "inner_of_rows", "is_fast"]
+__all__ = ["einsum", "inner_of_rows", "wide_product"]
 
 _WINDOW = 8  # operands among which the cheapest pair is searched, which bounds the search
 
@@ -191,8 +189,8 @@ def _contract(xp: Any, x: ArrayLike, y: ArrayLike, *, of_x: str, of_y: str, to: 
 
     If no letter is summed, the result is an elementwise product.
     """
-    if of_x == of_y and of_x[:-1] == to and of_x and is_fast(x, y):
-        return inner_of_rows(x, y)
+    if of_x == of_y and of_x[:-1] == to and of_x and (found := inner_of_rows(x, y)) is not None:
+        return found
     plan = _plan(of_x, of_y, to)
     x = accumulate(x, plan.alone_x) if plan.alone_x else x
     y = accumulate(y, plan.alone_y) if plan.alone_y else y
@@ -200,10 +198,10 @@ def _contract(xp: Any, x: ArrayLike, y: ArrayLike, *, of_x: str, of_y: str, to: 
     if not p:
         (order_x, key_x), (order_y, key_y) = plan.wide
         x, y = _transposed(xp, x, order_x)[key_x], _transposed(xp, y, order_y)[key_y]
-        return broadcast_product(x, y) if type(x) is type(y) is np.ndarray else xp.multiply(x, y)
+        return wide_product(x, y)
     x, y = _transposed(xp, x, plan.order_x), _transposed(xp, y, plan.order_y)
-    if p == 1 and x.ndim == y.ndim == b + 1 and is_fast(x, y):
-        return inner_of_rows(x, y)
+    if p == 1 and x.ndim == y.ndim == b + 1 and (found := inner_of_rows(x, y)) is not None:
+        return found
     lengths = [max(m, n) for m, n in zip(x.shape[b + r :], y.shape[b : b + p], strict=True)]
     if lengths != list(x.shape[b + r :]):
         x = xp.broadcast_to(x, (*x.shape[: b + r], *lengths))
@@ -283,32 +281,19 @@ def _wide(group: str, to: str) -> tuple[Any, Any]:
 def _transposed(xp: Any, x: Any, order: tuple[int, ...] | None) -> Any:
     if order is None:
         return x
-    return x.transpose(order) if type(x) is np.ndarray else xp.transpose(x, order)
+    return xp.transpose(x, order)
 
 
-def is_fast(x: Any, y: Any) -> bool:
-    """Whether single-threaded BLAS computes the inner products along the last axes."""
-    return (
-        type(x) is type(y) is np.ndarray
-        and x.dtype == y.dtype
-        and x.dtype.char in "fd"
-        and x.shape[-1] == y.shape[-1]
-    )
-
-
+@Routine
 def inner_of_rows(x: Any, y: Any) -> Any:
-    """Compute inner products along the last axes of two arrays for which `is_fast` holds."""
-    if x.nbytes >= kernels.LEAST and x.shape == y.shape:
-        # NumPy sums broadcast views (stride 0) term by term, which loses digits.
-        x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
-        found = kernels.reduced("inner", _products, (x.ndim - 1,), (x, y))
-        if found is not None:
-            return found.reshape(found.shape[:-1])[()]
-    return np.vecdot(x, y)
+    """Compute inner products along the last axes; `None` where a matrix product does it as well."""
+    return None
 
 
-def _products(x: Any, y: Any) -> Any:
-    return (x * y).sum(axis=(1,), keepdims=True)
+@Routine
+def wide_product(x: Any, y: Any) -> Any:
+    """Compute ``x * y`` of arrays of one rank that broadcast, as factors of an outer product."""
+    return array_module(x, y).multiply(x, y)
 
 
 def _transpose(

@@ -5,14 +5,10 @@ every normalisation.  Of the transforms between real numbers and halves of spect
 other's transpose, but for the weight of frequencies that stand for two.
 """
 
-import importlib
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-
 from fdbr.core.array_modules import array_module
-from fdbr.core.util.threads import available
 from fdbr.errors.checks import describe, index, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
@@ -47,20 +43,7 @@ Norm = Literal["backward", "ortho", "forward"]
 _SWAPPED: dict[str, Norm] = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-_MANY = 1 << 12  # elements from which on SciPy's transforms are faster
-_LONG = 1 << 15  # and from which on several threads are
-
-
 # --- the transforms -----------------------------------------------------------------
-
-
-def _library(xp: Any, x: Any) -> tuple[Any, dict[str, Any]]:
-    """The module that transforms an array: SciPy takes a third of NumPy's time, and has threads."""
-    if xp is not np or x.size < _MANY:
-        return xp, {}
-    importlib.import_module("scipy.fft")
-    workers = available() if x.size >= _LONG else 1
-    return importlib.import_module("scipy"), {"workers": workers}
 
 
 @linear(
@@ -68,14 +51,7 @@ def _library(xp: Any, x: Any) -> tuple[Any, dict[str, Any]]:
     batch=shifted("axes"),
 )
 def _fft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
-    xp, more = _library(xp, x)
-    if len(axes) == 1:
-        return xp.fft.fft(x, axis=axes[0], norm=norm, **more)
-    if xp is np:  # few elements: one axis after the other, as NumPy does it, but sooner
-        for axis in reversed(axes):
-            x = np.fft.fft(x, axis=axis, norm=norm)
-        return x
-    return xp.fft.fftn(x, axes=axes, norm=norm, **more)
+    return xp.fft.fftn(x, axes=axes, norm=norm)
 
 
 @linear(
@@ -83,14 +59,7 @@ def _fft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
     batch=shifted("axes"),
 )
 def _ifft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
-    xp, more = _library(xp, x)
-    if len(axes) == 1:
-        return xp.fft.ifft(x, axis=axes[0], norm=norm, **more)
-    if xp is np:
-        for axis in reversed(axes):
-            x = np.fft.ifft(x, axis=axis, norm=norm)
-        return x
-    return xp.fft.ifftn(x, axes=axes, norm=norm, **more)
+    return xp.fft.ifftn(x, axes=axes, norm=norm)
 
 
 @linear(
@@ -106,8 +75,7 @@ def _ifft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
     batch=shifted("axis"),
 )
 def _rfft(xp: Any, x: ArrayLike, *, axis: int, norm: Norm) -> Array:
-    xp, more = _library(xp, x)
-    return xp.fft.rfft(x, axis=axis, norm=norm, **more)
+    return xp.fft.rfft(x, axis=axis, norm=norm)
 
 
 @linear(
@@ -117,8 +85,7 @@ def _rfft(xp: Any, x: ArrayLike, *, axis: int, norm: Norm) -> Array:
     batch=shifted("axis"),
 )
 def _irfft(xp: Any, x: ArrayLike, *, n: int, axis: int, norm: Norm) -> Array:
-    xp, more = _library(xp, x)
-    return xp.fft.irfft(x, n, axis=axis, norm=norm, **more)
+    return xp.fft.irfft(x, n, axis=axis, norm=norm)
 
 
 def _weighted(half: Any, n: int, axis: int, weight: float) -> Any:

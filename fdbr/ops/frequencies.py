@@ -3,14 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from fdbr.backends.cpu.codegen.math import arithmetic
 from fdbr.core.array_modules import module_for
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
-from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import divide
 from fdbr.ops.shape.creation import asarray
@@ -35,14 +31,7 @@ def fftfreq(
     """
     n = integer("fdbr.ops.fft.fftfreq", "n", n, least=1)
     first = (n + 1) // 2
-    if device in (None, "cpu") and type(d) in (float, int) and n * d:
-        found = apply_to_iota(_two_sided, n, first, n, n * d)
-        if found is not None:
-            return astype(found, float if dtype is None else dtype, copy=False)
-    places = np.empty(n)
-    places[:first] = np.arange(first)
-    places[first:] = np.arange(first - n, 0)
-    return _frequencies(to_device(places, device or "cpu"), n, d, dtype)
+    return _frequencies(_two_sided, n, (first, n), n, d, dtype, device)
 
 
 @public("fdbr.ops.fft")
@@ -56,28 +45,27 @@ def rfftfreq(
     array([0., 1., 2.])
     """
     n = integer("fdbr.ops.fft.rfftfreq", "n", n, least=1)
-    if module_for(device) is np and type(d) in (float, int) and n * d:
-        found = apply_to_iota(_one_sided, n // 2 + 1, n * d)
-        if found is not None:
-            return astype(found, float if dtype is None else dtype, copy=False)
-    return _frequencies(module_for(device).arange(n // 2 + 1, dtype=float), n, d, dtype)
+    return _frequencies(_one_sided, n // 2 + 1, (), n, d, dtype, device)
 
 
-def _two_sided(i: Any, first: Any, n: Any, length: Any) -> Any:
-    return arithmetic.where(i >= first, i - n, i) / length
+def _two_sided(xp: Any, i: Any, first: Any, n: Any, length: Any) -> Any:
+    return xp.where(i >= first, i - n, i) / length
 
 
-def _one_sided(i: Any, length: Any) -> Any:
+def _one_sided(xp: Any, i: Any, length: Any) -> Any:
     return i / length
 
 
-def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
-    """Whole numbers, in an array of their own, as frequencies."""
-    if type(whole) is np.ndarray and type(d) in (float, int):
-        whole /= n * d
+def _frequencies(
+    function: Any, count: int, numbers: tuple[int, ...], n: int, d: float, dtype: Any, device: Any
+) -> Any:
+    """Compute ``function(i, *numbers, n * d)`` for ``count`` whole numbers."""
+    xp = module_for(device)
+    if type(d) in (float, int) and n * d:
+        found = apply_to_iota.on(xp)(xp, function, count, *numbers, n * d)
     else:
-        whole = divide(whole, n * d)
-    return astype(whole, float if dtype is None else dtype, copy=False)
+        found = divide(apply_to_iota.on(xp)(xp, function, count, *numbers, 1), n * d)
+    return astype(found, float if dtype is None else dtype, copy=False)
 
 
 @public("fdbr.ops.fft")

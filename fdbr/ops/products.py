@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.lazy_cotangents import Deferred
-from fdbr.core.util.threads import divide, slices
 from fdbr.errors.checks import describe, index
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import fit, multilinear, opaque
 from fdbr.ops.declare.batches import align, spread
 from fdbr.ops.dtypes import astype, in_single, result_type
-from fdbr.ops.einsums import _contract, einsum, inner_of_rows, is_fast
+from fdbr.ops.einsums import _contract, einsum, inner_of_rows, wide_product
 from fdbr.ops.elementwise.arithmetic import multiply
-from fdbr.ops.reductions.row_iteration import broadcast_product
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import (
     _matrix_transpose,
@@ -36,9 +34,6 @@ __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "
 _THIN = 64  # rows up to which a product is deferred
 _WEIGHTY = 1 << 12  # elements of the cotangent from which on deferring saves time
 _TALL = 256  # rows collected before they are multiplied
-_MANY = 1 << 19  # elements from which on outer products are divided among threads
-_SHARE = 1 << 19  # elements that a thread computes at a time
-_WIDE = 1 << 17  # elements of one outer product from which on BLAS would start threads itself
 
 
 def _batch_matmul(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -94,57 +89,11 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
     batch=_batch_matmul,
 )
 def _matmul(xp: Any, x: Any, y: Any) -> Any:
-    if (
-        x.itemsize <= 2 or y.itemsize <= 2
-    ):  # `matmul` accumulates 16-bit floats in float32, `dot` does not
-        return xp.matmul(x, y)
-    if x.shape[-1] == 1 and x.ndim == y.ndim == 2:
-        return broadcast_product(x, y) if xp is np else x * y
-    if x.ndim > 2 and x.shape[-1] == 1:
-        return _outer_products(xp, x[..., 0], y[..., 0, :])
-    if x.ndim == y.ndim == 2:
-        return x.dot(y)
     return xp.matmul(x, y)
 
 
-def _outer_products(xp: Any, x: Any, y: Any) -> Any:
-    """Compute outer products of many vectors, five times faster than by `matmul`.
-
-    Per-example gradients have this form.  Large ones are limited by writing to memory, which two
-    threads do twice as fast.
-    """
-    count, size = len(x), x.size * y.shape[-1]
-    if xp is not np or size < _MANY or y.ndim != x.ndim or len(y) != count:
-        return xp.einsum("...i,...j->...ij", x, y)
-    shape = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
-    out = np.empty((*shape, x.shape[-1], y.shape[-1]), np.result_type(x, y))
-    outer = _padded_outer if out.dtype.char in "fd" and size // count < _WIDE else _plain_outer
-
-    def work(piece: slice) -> None:
-        outer(x[piece], y[piece], out[piece])
-
-    divide(work, slices(out, _SHARE * out.itemsize))
-    return out
-
-
-def _plain_outer(x: Any, y: Any, out: Any) -> None:
-    np.einsum("...i,...j->...ij", x, y, out=out)
-
-
-def _padded_outer(x: Any, y: Any, out: Any) -> None:
-    """Compute outer products by BLAS, which NumPy uses for matrices of two columns or more.
-
-    The second column and row are zeros, so their product adds nothing.
-    """
-    columns = np.zeros((*x.shape, 2), out.dtype)
-    columns[..., 0] = x
-    rows = np.zeros((*y.shape[:-1], 2, y.shape[-1]), out.dtype)
-    rows[..., 0, :] = y
-    np.matmul(columns, rows, out=out)
-
-
 def _product(x: Any, y: Any) -> Any:
-    """Compute ``x @ y`` of matrices; for small ones `dot` is a seventh faster than `matmul`."""
+    """Compute ``x @ y`` of matrices, without dispatch if none is traced."""
     return x.dot(y) if type(x) is type(y) is np.ndarray else x @ y
 
 
@@ -410,8 +359,8 @@ def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
            [6., 8.]])
     """
     x, y = asarray(x), asarray(y)
-    if type(x) is type(y) is np.ndarray and x.itemsize > 2:
-        return broadcast_product(x.reshape(-1, 1), y.reshape(1, -1))
+    if type(x) is type(y) is np.ndarray and x.itemsize > 2:  # without dispatch
+        return wide_product.host(x.reshape(-1, 1), y.reshape(1, -1))
     return _matmul(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
 
@@ -425,7 +374,7 @@ def inner(x: ArrayLike, y: ArrayLike, /) -> Array:
     np.float64(11.0)
     """
     x, y = asarray(x), asarray(y)
-    return inner_of_rows(x, y) if _are_vectors(x, y) else _contract_axes(x, y, -1)
+    return _contract_axes(x, y, -1)
 
 
 @public("fdbr.ops")
@@ -438,16 +387,14 @@ def dot(x: ArrayLike, y: ArrayLike, /) -> Array:
     np.float64(11.0)
     """
     x, y = asarray(x), asarray(y)
-    return inner_of_rows(x, y) if _are_vectors(x, y) else _contract_axes(x, y, -min(y.ndim, 2))
-
-
-def _are_vectors(x: Any, y: Any) -> bool:
-    """Whether the operands are two NumPy vectors with a fast inner product."""
-    return x.ndim == y.ndim == 1 and is_fast(x, y)
+    return _contract_axes(x, y, -1 if y.ndim < 2 else -2)
 
 
 def _contract_axes(x: Any, y: Any, axis: int) -> Any:
     """Contract the last axis of ``x`` with an axis of ``y``, or multiply by a scalar."""
+    is_plain = type(x) is np.ndarray and x.ndim == y.ndim == 1
+    if is_plain and (found := inner_of_rows.host(x, y)) is not None:
+        return found
     if x.ndim == 0 or y.ndim == 0:
         return multiply(x, y)
     if x.ndim == y.ndim == 1 and x.shape == y.shape:

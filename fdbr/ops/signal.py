@@ -2,8 +2,6 @@
 
 from typing import Any, Literal
 
-import numpy as np
-
 from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -50,8 +48,6 @@ def _windows(xp: Any, x: Any, y: Any) -> Any:
 )
 def _convolve_full(xp: Any, x: Any, y: Any) -> Any:
     """All overlaps of two sequences along the last axes, the others broadcasting."""
-    if xp is np and x.ndim == y.ndim == 1:  # CuPy's loses digits in the Fourier transform
-        return np.convolve(x, y, "full")
     x, y = (x, y) if x.shape[-1] >= y.shape[-1] else (y, x)
     around = y.shape[-1] - 1
     padded = xp.zeros((*x.shape[:-1], x.shape[-1] + 2 * around), dtype=x.dtype)
@@ -66,8 +62,6 @@ def _convolve_full(xp: Any, x: Any, y: Any) -> Any:
 )
 def _convolve_valid(xp: Any, x: Any, y: Any) -> Any:
     """The overlaps in which the whole of ``y`` takes part; it is not the longer one."""
-    if xp is np and x.ndim == y.ndim == 1:
-        return np.convolve(x, y, "valid")
     return _windows(xp, x, y)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, protect
-from fdbr.core.devices import scipy_of
+from fdbr.core.devices import is_host, scipy_of
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, integer, name_of, named_as
 from fdbr.solvers.host import checked, plain
@@ -125,7 +125,7 @@ def find(problem: Problem, search: Any, *, looped: bool = False) -> tuple[Any, A
             iterations, converged = ops.astype(iterations, "int64"), ops.asarray(converged)
         else:
             numbers = np.bool_(bool(converged)), np.int64(int(iterations)), np.float64(float(error))
-            if residual.xp is not np:
+            if not is_host(residual.xp):
                 numbers = tuple(map(residual.xp.asarray, numbers))
             converged, iterations, error = numbers
         if problem.throw:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import array_module
+from fdbr.core.devices import is_host
 from fdbr.testing.numeric import differentiated
 from fdbr.transforms.jvp import jvp
 from fdbr.transforms.vjp import vjp
@@ -102,4 +103,4 @@ def weight(leaf: Any, generator: Any) -> Any:
         numbers = numbers + 1j * generator.integers(32, 96, shape) / 64
     numbers = np.asarray(numbers, dtype=dtype)
     xp = array_module(leaf)
-    return numbers[()] if xp is np else xp.asarray(numbers)
+    return numbers[()] if is_host(xp) else xp.asarray(numbers)

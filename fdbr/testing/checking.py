@@ -10,6 +10,7 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.core.array_modules import array_module, is_array, to_numpy
+from fdbr.core.devices import is_host
 from fdbr.errors.checks import describe, name_of
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import as_weak
@@ -294,7 +295,7 @@ def _one_at(like: Any, place: Any, unit: Any) -> Any:
     host = np.zeros(like.shape, like.dtype)
     host[place] = unit
     xp = array_module(like)
-    return host[()] if xp is np else xp.asarray(host)
+    return host[()] if is_host(xp) else xp.asarray(host)
 
 
 # --- derivatives of a batch ---------------------------------------------------------

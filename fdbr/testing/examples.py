@@ -100,4 +100,4 @@ def _around(leaf: Any, xp: Any, generator: Any) -> Any:
         moved.append(host + shift)
     batch = np.stack(moved).astype(host.dtype)
     xp = array_module(leaf) if hasattr(leaf, "shape") else xp
-    return batch if xp is np else xp.asarray(batch)
+    return xp.asarray(batch)

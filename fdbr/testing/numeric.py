@@ -11,6 +11,7 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.core.array_modules import array_module, to_numpy
+from fdbr.core.devices import is_host
 from fdbr.errors.checks import describe, name_of
 from fdbr.errors.public import public
 
@@ -178,4 +179,4 @@ def _widened(leaf: Any, place: Any = None, step: Any = 0) -> Any:
     if not hasattr(leaf, "shape"):
         return host.item()
     xp = array_module(leaf)
-    return host[()] if xp is np else xp.asarray(host)
+    return host[()] if is_host(xp) else xp.asarray(host)

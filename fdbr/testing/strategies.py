@@ -329,6 +329,6 @@ def _filled(
 
     def array(indices: list[int]) -> Any:
         found = table[np.array(indices, dtype=int)].reshape(shape)
-        return found if xp is np else xp.asarray(found)
+        return xp.asarray(found)
 
     return chosen.map(array)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import copy_of, lock, module_of, number_of, owner, several
-from fdbr.core.devices import there
+from fdbr.core.devices import is_host, there
 from fdbr.core.primitive import dispatch, registry
 from fdbr.core.tracer import Tracer, ended, escaped
 from fdbr.errors.checks import describe
@@ -71,7 +71,7 @@ class CotangentAval:
             cotangent = self.maker().zeros(self.shape, dtype=self.dtype)
         elif isinstance(cotangent, Tracer):
             return self._rounded(cotangent if self.shape else self._like(cotangent))
-        if self.type is not np.ndarray and self.xp is np:
+        if self.type is not np.ndarray and is_host(self.xp):
             return self.dtype.type(cotangent)  # the leaf is a number or a NumPy scalar
         if type(cotangent) is not self.type:
             cotangent = self.maker().asarray(cotangent)

@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.core import tracer
 from fdbr.core.array_modules import array_module, is_locked, owner
+from fdbr.core.devices import is_host
 from fdbr.core.tape import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 from fdbr.core.tracer import Tracer, run
 from fdbr.errors.checks import describe, integers, named_as
@@ -206,7 +207,7 @@ def _one(value: Any) -> Any:
     while isinstance(value, Tracer):
         value = value.value
     xp = array_module(value)
-    if xp is np:
+    if is_host(xp):
         return np.float64(1.0) if type(value) is float else value.dtype.type(1)
     return xp.ones((), dtype=value.dtype)
 

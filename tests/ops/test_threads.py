@@ -14,10 +14,10 @@ import pytest
 import fdbr
 from fdbr import ops
 from fdbr.backends.cpu import kernels
+from fdbr.backends.cpu.library import products
 from fdbr.core.primitive import registry
 from fdbr.core.util import threads
 from fdbr.core.util.threads import available, divide
-from fdbr.ops import products
 from fdbr.ops.declare import large
 from fdbr.ops.elementwise import logistic
 from fdbr.ops.nn.activations import nonlinearities
@@ -187,6 +187,7 @@ import atexit, os
 import numpy as np
 from fdbr import ops
 from fdbr.backends.cpu import kernels
+from fdbr.backends.cpu.library import products
 from fdbr.core.util import threads
 from fdbr.ops.declare import large
 

@@ -11,6 +11,7 @@ from fdbr.backends.cpu.exec.block_log import Log
 from fdbr.backends.cpu.exec.control_flow import ControlFlow
 from fdbr.backends.cpu.exec.memory.buffer_assignment import is_large
 from fdbr.backends.cpu.exec.programs import generate
+from fdbr.backends.cpu.library import registered  # noqa: F401  # registers the CPU's operations
 from fdbr.backends.cpu.library.conv.batch_last_layout import lay_batch_last
 from fdbr.backends.cpu.library.conv.window_fusion import fuse_windows
 from fdbr.backends.cpu.library.dispatch import VALUES

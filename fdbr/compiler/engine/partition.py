@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.compiler.capture.tracers import CaptureTracer
 from fdbr.compiler.ir.program import Guard, Kind, Program, Variable, kind_of
 from fdbr.core.array_modules import array_module
+from fdbr.core.devices import is_host
 from fdbr.core.tape import ReverseTrace, ReverseTracer, backward
 from fdbr.core.tracer import Tracer, run
 
@@ -106,4 +107,4 @@ def _example(out: Any) -> Any:
     xp = array_module(out)
     shape = getattr(out, "shape", ())
     dtype = getattr(out, "dtype", None) or np.dtype(type(out))
-    return dtype.type(1) if xp is np and not shape else xp.ones(shape, dtype=dtype)
+    return dtype.type(1) if is_host(xp) and not shape else xp.ones(shape, dtype=dtype)

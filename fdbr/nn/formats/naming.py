@@ -231,4 +231,4 @@ def put(array: Any, leaf: Any) -> Any:
     if isinstance(leaf, np.generic):
         return made[()]
     xp = array_module(leaf)
-    return lock(made if xp is np else xp.asarray(made))
+    return lock(xp.asarray(made))

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, lock
+from fdbr.core.devices import is_host
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
 from fdbr.errors.public import public
@@ -300,7 +301,7 @@ class GPT2(Network):
         width, dtype = self.wte.weight.shape[-1], self.wte.weight.dtype
         one = KeyValueCache.init(batch, length, heads, width // heads, dtype=dtype)
         xp = array_module(self.wte.weight)
-        if xp is not np:
+        if not is_host(xp):
             one = tree.map(lambda array: lock(xp.asarray(array)), one)
         return (one,) * len(self.h)
 

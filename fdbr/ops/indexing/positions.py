@@ -10,15 +10,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import constant
-from fdbr.ops.indexing import flat_index
+from fdbr.ops.indexing.regions import region_shape
 from fdbr.pytrees.dtypes import dtype_kind, is_short
 from fdbr.pytrees.typing import Array
 
-__all__ = ["extremes_at", "last_written", "put_at", "sums_at", "checked_index"]
+__all__ = [
+    *("add_at", "checked_index", "extremes_at", "last_written", "put_at", "read_at", "sums_at"),
+]
 
 _ADDED = "iIlLqQfd"  # dtypes of CuPy's atomic additions
 _COMPARED = "iIlLqQ"  # dtypes of CuPy's exact atomic min and max; those of floats lose digits
@@ -45,31 +46,42 @@ def checked_index(
     return index
 
 
+@Routine
+def read_at(xp: Any, x: Any, key: Any) -> Any:
+    """Read ``x[key]`` as an array in row-major order."""
+    return x[key]
+
+
+@Routine
+def add_at(xp: Any, out: Any, key: Any, values: Any) -> None:
+    """Add values to an array at a key in place, each value for repeated indices."""
+    out += sums_at.on(xp)(xp, out.shape, key, values)
+
+
+@Routine
 def sums_at(xp: Any, shape: tuple[int, ...], key: Any, values: Any) -> Any:
     """Add values to zeros at a key, each value for repeated indices."""
     dtype = values.dtype
     if is_short(dtype):
-        return sums_at(xp, shape, key, values.astype(xp.float32)).astype(dtype)
-    if xp is np:
-        return flat_index.scatter_add(shape, key, values)
+        return sums_at.definition(xp, shape, key, values.astype(xp.float32)).astype(dtype)
     if dtype.char in _ADDED:
         out = xp.zeros(shape, dtype=dtype)
         xp.add.at(out, key, values)
         return out
     if dtype.kind == "c":
-        return _complex(
-            xp, sums_at(xp, shape, key, values.real), sums_at(xp, shape, key, values.imag), dtype
+        real, imag = (
+            sums_at.definition(xp, shape, key, part) for part in (values.real, values.imag)
         )
-    return sums_at(xp, shape, key, values.astype(xp.int32)).astype(dtype)
+        return _complex(xp, real, imag, dtype)
+    return sums_at.definition(xp, shape, key, values.astype(xp.int32)).astype(dtype)
 
 
 def extremes_at(xp: Any, x: Any, key: Any, values: Any, largest: bool) -> Any:
     """Copy ``x`` and replace elements by the maximum, or minimum, of theirs and the values."""
     ufunc = xp.maximum if largest else xp.minimum
-    if xp is np or x.dtype.char in _COMPARED:
+    if x.dtype.char in _COMPARED:
         out = xp.array(x)
-        with np.errstate(invalid="ignore"):  # NumPy warns of NaN
-            ufunc.at(out, key, values)
+        ufunc.at(out, key, values)
         return out
     if x.dtype.kind == "c":
         return _complex_extremes(xp, x, key, values, largest)
@@ -120,23 +132,20 @@ def _complex(xp: Any, real: Any, imag: Any, dtype: Any) -> Any:
     return out
 
 
+@Routine
 def put_at(xp: Any, out: Any, key: Any, values: Any) -> None:
-    """Assign ``out[key] = values`` of the shape of ``out[key]``; the last value stays."""
-    if xp is np:
-        flat_index.put_at(out, key, values)
-        return
-    if values.size and _has_index_array(key):
+    """Assign ``out[key] = values``: a number, or values of that shape; the last one stays."""
+    if getattr(values, "size", 0) and _has_index_array(key):
         # Threads write in any order, so each writes the last value for its index.
         last, _ = _writers(xp, out.shape, key, values.shape)
         values = values.reshape(-1)[last - 1]
     out[key] = values
 
 
+@Routine
 def last_written(xp: Any, shape: tuple[int, ...], key: Any) -> Any:
     """Mark the elements of ``x[key]`` whose index does not occur again later in the key."""
-    if xp is np:
-        return flat_index.last_written(shape, key)
-    last, order = _writers(xp, shape, key, flat_index.region_shape(shape, key))
+    last, order = _writers(xp, shape, key, region_shape(shape, key))
     return last == order
 
 

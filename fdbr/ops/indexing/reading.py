@@ -6,31 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.copy import joined
 from fdbr.core.array_modules import array_module
 from fdbr.core.lazy_cotangents import Deferred
 from fdbr.core.primitive import host_types
+from fdbr.core.routine import Routine
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import indexed, linear
 from fdbr.ops.dtypes import astype
-from fdbr.ops.indexing.axis_index import read_by_kernel
 from fdbr.ops.indexing.batches import batch_reading, batch_scatter
-from fdbr.ops.indexing.flat_index import add_at, read_at, scatter_add
 from fdbr.ops.indexing.keys import in_range, join, split
-from fdbr.ops.indexing.positions import sums_at
+from fdbr.ops.indexing.positions import add_at, read_at, sums_at
 from fdbr.ops.reductions.row_iteration import unbuffered_rows
 from fdbr.ops.shape.creation import asarray, holds_array
-from fdbr.ops.shape.manipulation import reshape
+from fdbr.ops.shape.manipulation import concat, reshape
 from fdbr.pytrees.dtypes import is_short
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["along_axis", "getitem", "pick", "take", "take_along_axis"]
 
 _MANY = 1 << 12  # elements from which on cotangents of slices are summed in one array, lazily
-_SOME = 1 << 6  # size of an index array from which on a kernel may be faster
 
 
 @public("fdbr.ops")
@@ -49,25 +46,22 @@ def getitem(x: ArrayLike, key: Any, /) -> Array:
         return _slice(x, key=key)
     plain = not isinstance(x, Tracer) and not _has_tracer(key)
     if plain and (type(x) in host_types or not _has_index_array(key)):
-        return _read(x, key)
+        return read.host(x, key) if type(x) is np.ndarray else x[key]
     key, indices, x = split(key, x)
     return _gather(x, *indices, key=key) if indices else _slice(x, key=key)
 
 
-def _read(x: Any, key: Any) -> Any:
-    """Read elements of a raw array; many of them by a kernel."""
-    if type(x) is np.ndarray:
-        for part in key if type(key) is tuple else (key,):
-            if type(part) is np.ndarray and part.size >= _SOME and part.dtype.kind in "iu":
-                found = read_by_kernel(x, key)
-                return x[key] if found is None else found
+@Routine
+def read(x: Any, key: Any) -> Any:
+    """Read elements of a raw array."""
     return x[key]
 
 
 def pick(x: Any, key: Any) -> Any:
     """Index by a key that the library made, without checking that its indices are in range."""
     if not isinstance(x, Tracer) and not _has_tracer(key):
-        return read_at(array_module(x), x, key)
+        xp = array_module(x)
+        return read_at.on(xp)(xp, x, key)
     key, indices, x = split(key, x, is_trusted=True)
     return _gather(x, *indices, key=key)
 
@@ -134,7 +128,7 @@ def _concatenated(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
         begin != end for (begin, _, _), end in zip(parts_of_axis, ends, strict=False)
     ):
         return None
-    return joined([part for _, _, part in parts_of_axis], axis)
+    return concat([part for _, _, part in parts_of_axis], axis=axis)
 
 
 @linear(x=_slice_vjp, batch=_batch_slice, view="elements")
@@ -161,9 +155,9 @@ def _sum_of_gathers(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
     """Sum arrays that are zero except at the elements of an index array."""
     ((first, shape, key), *others) = terms
     dtype, wide = _dtypes_of_sum(terms)
-    out = scatter_add(shape, key, first.astype(wide, copy=False))
+    out = sums_at.on(np)(np, shape, key, first.astype(wide, copy=False))
     for part, _, key in others:
-        add_at(out, key, part)
+        add_at.on(np)(np, out, key, part)
     return out.astype(dtype, copy=False)
 
 
@@ -175,7 +169,7 @@ def _dtypes_of_sum(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> tuple[A
 
 @indexed(_gather_vjp, batch=batch_reading, fresh=True)
 def _gather(xp: Any, x: ArrayLike, *indices: Any, key: Any) -> Array:
-    return read_at(xp, x, join(key, indices))
+    return read_at.on(xp)(xp, x, join(key, indices))
 
 
 @indexed(
@@ -184,7 +178,7 @@ def _gather(xp: Any, x: ArrayLike, *indices: Any, key: Any) -> Array:
     fresh=True,
 )
 def _scatter(xp: Any, x: ArrayLike, *indices: Any, shape: tuple[int, ...], key: Any) -> Array:
-    return sums_at(xp, shape, join(key, indices), x)
+    return sums_at.on(xp)(xp, shape, join(key, indices), x)
 
 
 @public("fdbr.ops")

@@ -3,11 +3,8 @@
 import math
 from typing import Any, Literal
 
-import numpy as np
-
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.core.array_modules import where_it_lies
-from fdbr.core.util.threads import divide, parts
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import constant
@@ -21,8 +18,6 @@ from fdbr.ops.shape.manipulation import concat, reshape
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["nonzero", "searchsorted"]
-
-_MANY = 1 << 12  # elements from which on NumPy's nonzero of several axes is slower
 
 
 @public("fdbr.ops")
@@ -47,7 +42,7 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
     if not x.ndim:
         raise ValueError(f"fdbr.ops.nonzero: x is {describe(x)}, which has no dimension")
     if not is_traced(x):
-        return _nonzero(x) if type(x) is np.ndarray else x.nonzero()
+        return nonzero_raw(x) if x.nbytes >= nonzero_raw.least else x.nonzero()
     indices = true_indices(reshape(x != 0, -1))
     out = []
     for n in reversed(x.shape):
@@ -56,17 +51,11 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
     return tuple(reversed(out))
 
 
-def _nonzero(x: Any) -> tuple[Any, ...]:
-    """Compute `numpy.nonzero` by rows: NumPy takes ten times as long for several axes."""
-    if x.ndim == 1 or x.size < _MANY or not x.flags.c_contiguous:
-        return x.nonzero()
-    counts = np.count_nonzero(x, axis=-1).reshape(-1)
-    starts = np.arange(0, x.size, x.shape[-1])
-    last = x.reshape(-1).nonzero()[0]
-    last -= starts.repeat(counts)
-    *axes, _ = x.shape
-    rows = np.unravel_index(np.arange(len(counts)), axes)
-    return *(row.repeat(counts) for row in rows), last
+@Routine
+def nonzero_raw(x: Any) -> tuple[Any, ...]:
+    """Find the indices of the nonzero elements of an array that is not traced."""
+    found: tuple[Any, ...] = x.nonzero()
+    return found
 
 
 def true_indices(flags: Any) -> Any:
@@ -93,19 +82,7 @@ def _batch_searchsorted(apply: Any, values: Any, batched: Any, size: int, params
 
 @constant(batch=_batch_searchsorted)
 def _searchsorted(xp: Any, x: Any, y: Any, *, side: Any) -> Any:
-    if xp is not np:
-        return xp.searchsorted(x, y, side=side)
-    if y.nbytes < LEAST:
-        return x.searchsorted(y, side)
-    queries = y.reshape(-1)
-    x = x.astype(np.result_type(x, queries), copy=False)  # convert once, not for each piece
-    out = np.empty(queries.shape, np.intp)
-
-    def work(piece: slice) -> None:
-        out[piece] = np.searchsorted(x, queries[piece], side=side)
-
-    divide(work, parts(len(queries), len(queries) >> 15))
-    return out.reshape(y.shape)
+    return xp.searchsorted(x, y, side=side)
 
 
 @public("fdbr.ops")

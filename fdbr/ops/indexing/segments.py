@@ -87,21 +87,14 @@ def segment_sum(
 # --- gather and scatter, as in PyTorch ------------------------------------------------
 
 
-def _element_key(index: Any, axis: int) -> tuple[Any, ...]:
+def element_key(index: Any, axis: int) -> tuple[Any, ...]:
     """Make the key that is ``index`` on the axis and an element's own position on the others."""
     if index.ndim == 1:
         return (index,)
-    if type(index) is np.ndarray:
-        ndim = index.ndim
-        return tuple(
-            [index if i == axis else iota_along(n, i, ndim) for i, n in enumerate(index.shape)]
-        )
-    xp = array_module(index)
-    key: list[Any] = []
-    for i, n in enumerate(index.shape):
-        own = xp.arange(n).reshape((1,) * i + (-1,) + (1,) * (index.ndim - i - 1))
-        key.append(index if i == axis else own)
-    return tuple(key)
+    xp, ndim = array_module(index), index.ndim
+    return tuple(
+        [index if i == axis else iota_along(n, i, ndim, xp) for i, n in enumerate(index.shape)]
+    )
 
 
 def _checked(x: Any, dim: int, index: Any, name: str) -> tuple[Any, int, Any]:
@@ -155,7 +148,7 @@ def gather(x: ArrayLike, dim: int, index: ArrayLike, /) -> Array:
            [3.]])
     """
     x, axis, index = _checked(x, dim, index, "gather")
-    return pick(x, _element_key(in_range(index, x, axis), axis))
+    return pick(x, element_key(in_range(index, x, axis), axis))
 
 
 @public("fdbr.ops")
@@ -211,11 +204,11 @@ def scatter(
     x, axis, index = _checked(x, dim, index, "scatter")
     index = in_range(index, x, axis)
     src = _source(src, index, x)
-    key = _element_key(index, axis)
+    key = element_key(index, axis)
     if reduce is None:
         if type(x) is type(index) is type(src) is np.ndarray:
             out = copy_of(x)
-            put_at(np, out, key, astype(src, x.dtype, copy=False))
+            put_at.on(np)(np, out, key, astype(src, x.dtype, copy=False))
             return out
         return Place(x, key, is_trusted=True).set(src)
     if reduce not in ("sum", "mean", "amax", "amin"):
@@ -274,7 +267,7 @@ def _source(src: Any, index: Any, x: Any) -> Any:
 
 def _hits(x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool) -> Any:
     """Mark the elements that equal the extreme of their index, and count them."""
-    key = _element_key(index, axis)
+    key = element_key(index, axis)
     own = astype(x == out, out.dtype)
     if not include_self:
         own = Place(own, key, is_trusted=True).set(0)
@@ -307,7 +300,7 @@ def _extreme_jvp(
     return Place(zeros_like(out), key, is_trusted=True).add(t * given) / counts
 
 
-def _identity_of_extreme(dtype: Any, xp: Any, largest: bool) -> Any:
+def identity_of_extreme(dtype: Any, xp: Any, largest: bool) -> Any:
     """Return the smallest number of a dtype, the identity of max, or the largest, that of min."""
     worst = -math.inf if largest else math.inf
     if dtype_kind(dtype) in "fc":
@@ -330,8 +323,8 @@ def _batch_extreme(apply: Any, values: Any, batched: Any, size: int, params: Any
 def _scatter_extreme(
     xp: Any, x: ArrayLike, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
 ) -> Array:
-    key = _element_key(index, axis)
+    key = element_key(index, axis)
     if not include_self:
         x = xp.array(x)
-        x[key] = _identity_of_extreme(x.dtype, xp, largest)
+        x[key] = identity_of_extreme(x.dtype, xp, largest)
     return extremes_at(xp, x, key, src, largest)

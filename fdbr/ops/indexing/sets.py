@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.core.array_modules import array_module, where_it_lies
+from fdbr.core.routine import Routine
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.elementwise.comparison import equal, logical_not, not_equal
@@ -18,15 +19,9 @@ from fdbr.ops.indexing.sorting import argsort, sort
 from fdbr.ops.reductions.cumulative import cumulative_sum
 from fdbr.ops.shape.creation import arrays, asarray, ones_like
 from fdbr.ops.shape.manipulation import concat, reshape
-from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
-
-
-# Integers are counted in a table, instead of sorted, if their range is at most this many times the
-# number of elements.
-_RANGE = 4
 
 
 class UniqueAll(NamedTuple):
@@ -52,50 +47,33 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-def _sorts_faster(x: Any) -> bool:
-    """Whether sorting is faster than `numpy.unique`, which hashes elements."""
-    return type(x) is np.ndarray and x.size > 0 and dtype_kind(x.dtype) in "biuf"
+# The functions of arrays that are not traced.
 
 
-def _runs(x: Any) -> tuple[Any, Any]:
-    """Return the unique elements in order, and where each begins in the sorted array."""
-    ordered = np.sort(x, axis=None)
-    is_first = np.ones(ordered.shape, bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
-    return ordered[is_first], is_first.nonzero()[0]
+@Routine
+def values_raw(x: Any) -> Any:
+    """Compute `unique_values`."""
+    return array_module(x).unique(x, equal_nan=False)
 
 
-class _Table:
-    """A count of each integer between the least and the largest of an array.
-
-    Attributes
-    ----------
-    places
-        The elements, flattened, minus the smallest one.
-    counts
-        The number of occurrences of each integer from the smallest one on.
-    """
-
-    def __init__(self, x: Any, least: int) -> None:
-        self.offsets = x.reshape(-1).astype(np.intp, copy=False)
-        if least:
-            self.offsets = self.offsets - least
-        self.counts = np.bincount(self.offsets)
-        self.values = self.counts.nonzero()[0]  # minus the smallest element
-        self._least, self._dtype = least, x.dtype
-
-    def elements(self) -> Any:
-        """Return the unique elements in order."""
-        return (self.values + self._least).astype(self._dtype, copy=False)
+@Routine
+def counts_raw(x: Any) -> tuple[Any, Any]:
+    """Compute `unique_counts`."""
+    values, counts = array_module(x).unique(x, return_counts=True, equal_nan=False)
+    return values, counts
 
 
-def _table(x: Any) -> _Table | None:
-    """Make the table if the range of integers is small: sorting would take longer."""
-    if type(x) is not np.ndarray or x.dtype.kind not in "iu" or not x.size:
-        return None
-    least, most = int(x.min()), int(x.max())
-    fits = most - least < _RANGE * x.size and most <= np.iinfo(np.intp).max
-    return _Table(x, least) if fits else None
+@Routine
+def inverse_raw(x: Any) -> tuple[Any, Any]:
+    """Compute `unique_inverse`."""
+    values, inverse = array_module(x).unique(x, return_inverse=True, equal_nan=False)
+    return values, inverse.reshape(x.shape)
+
+
+@Routine
+def isin_raw(x1: Any, x2: Any) -> Any:
+    """Compute `isin`."""
+    return array_module(x1, x2).isin(x1, x2)
 
 
 @public("fdbr.ops")
@@ -114,9 +92,7 @@ def unique_values(x: ArrayLike, /) -> Array:
     """
     x = asarray(x)
     if not is_traced(x):
-        if (table := _table(x)) is not None:
-            return table.elements()
-        return _runs(x)[0] if _sorts_faster(x) else array_module(x).unique(x, equal_nan=False)
+        return values_raw(x)
     return unique_all(x).values
 
 
@@ -132,12 +108,7 @@ def unique_counts(x: ArrayLike, /) -> UniqueCounts:
     """
     x = asarray(x)
     if not is_traced(x):
-        if (table := _table(x)) is not None:
-            return UniqueCounts(table.elements(), table.counts[table.values])
-        if _sorts_faster(x):
-            values, starts = _runs(x)
-            return UniqueCounts(values, np.diff(starts, append=x.size))
-        return UniqueCounts(*array_module(x).unique(x, return_counts=True, equal_nan=False))
+        return UniqueCounts(*counts_raw(x))
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)
 
@@ -154,12 +125,7 @@ def unique_inverse(x: ArrayLike, /) -> UniqueInverse:
     """
     x = asarray(x)
     if not is_traced(x):
-        if (table := _table(x)) is not None:
-            ranks = np.empty(len(table.counts), np.intp)
-            ranks[table.values] = np.arange(len(table.values))
-            return UniqueInverse(table.elements(), ranks[table.offsets].reshape(x.shape))
-        values, inverse = array_module(x).unique(x, return_inverse=True, equal_nan=False)
-        return UniqueInverse(values, inverse.reshape(x.shape))
+        return UniqueInverse(*inverse_raw(x))
     found = unique_all(x)
     return UniqueInverse(found.values, found.inverse_indices)
 
@@ -193,9 +159,6 @@ def unique_all(x: ArrayLike, /) -> UniqueAll:
     return UniqueAll(flat[indices], indices, reshape(ranks[argsort(order)], x.shape), ends - starts)
 
 
-_FEW = 1 << 12  # comparisons, up to which comparing all pairs is faster than sorting
-
-
 @public("fdbr.ops")
 @where_it_lies
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
@@ -209,10 +172,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     x1, x2 = arrays(x1, x2)
     x2 = x2 if x2.ndim == 1 else reshape(x2, -1)
     if not is_traced(x1) and not is_traced(x2):
-        if x1.size * x2.size <= _FEW:
-            found = (x1[..., None] == x2).any(-1)
-        else:
-            found = array_module(x1, x2).isin(x1, x2)
+        found = (isin_raw.host if type(x1) is np.ndarray else isin_raw.definition)(x1, x2)
     elif not x2.size:
         found = not_equal(x1, x1) & equal(x1, x1)
     else:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import array_module
+from fdbr.core.devices import is_host
 from fdbr.core.lazy_cotangents import Deferred
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import linear
 from fdbr.ops.declare.batches import spread
-from fdbr.ops.indexing.flat_index import read_at
-from fdbr.ops.indexing.positions import sums_at
+from fdbr.ops.indexing.positions import read_at, sums_at
 from fdbr.ops.shape.manipulation import moveaxis, reshape
 from fdbr.pytrees.typing import Array, ArrayLike
 
@@ -66,16 +66,17 @@ def _sum_of_rows(terms: Sequence[tuple[Any, Any, tuple[int, ...]]]) -> Any:
 def rows_at(xp: Any, weight: ArrayLike, indices: ArrayLike) -> Array:
     """Read the rows of a table at indices."""
     count = weight.shape[0]
-    if xp is np and indices.size and not (indices.min() >= 0 and indices.max() < count):
+    if is_host(xp) and indices.size and not (indices.min() >= 0 and indices.max() < count):
         raise ValueError(
             f"fdbr.ops.embed: indices from {indices.min()} to {indices.max()} for a table of "
             f"{count} rows, {describe(weight)}; they must lie in 0 … {count - 1}"
         )
-    return read_at(xp, weight, indices)
+    return read_at.on(xp)(xp, weight, indices)
 
 
 @linear(rows=lambda ct, indices: rows_at(ct, indices), batch=_batch_add, fresh=True)
 def add_rows(xp: Any, rows: ArrayLike, indices: ArrayLike, *, count: int) -> Array:
     """Add rows to a table of ``count`` zero rows, at their indices."""
     shape = rows.shape[indices.ndim :]
-    return sums_at(xp, (count, *shape), indices.reshape(-1), rows.reshape((indices.size, *shape)))
+    rows = rows.reshape((indices.size, *shape))
+    return sums_at.on(xp)(xp, (count, *shape), indices.reshape(-1), rows)

@@ -12,13 +12,13 @@ from fdbr.ops.declare import constant, indexed
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.batches import batch_erase, batch_last_written, batch_reading, batch_replace
-from fdbr.ops.indexing.flat_index import add_at, region_shape
 from fdbr.ops.indexing.keys import join, split
 from fdbr.ops.indexing.positions import last_written, put_at, sums_at
 from fdbr.ops.indexing.reading import _gather
+from fdbr.ops.indexing.regions import region_shape
 from fdbr.ops.shape.creation import asarray, holds_array
 from fdbr.ops.shape.manipulation import broadcast_to, reshape
-from fdbr.pytrees.dtypes import dtype_kind, is_short
+from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["Place", "at"]
@@ -144,7 +144,7 @@ def _region(xp: Any, x: ArrayLike, *indices: Any, key: Any) -> Array:
 @constant(batch=batch_last_written)
 def _last_written(xp: Any, x: Array, *indices: Any, key: Any) -> Array:
     """Mark the selected elements that are written last, if a key selects some several times."""
-    return last_written(xp, x.shape, join(key, indices))
+    return last_written.on(xp)(xp, x.shape, join(key, indices))
 
 
 def _written_cotangent(ct: Any, indices: Any, key: Any) -> Any:
@@ -157,7 +157,7 @@ def _written_cotangent(ct: Any, indices: Any, key: Any) -> Any:
 
 def _copy(xp: Any, x: Any) -> Any:
     """Copy an array or number to a new array."""
-    return copy_of(x) if type(x) is np.ndarray else xp.array(x)
+    return copy_of(xp.asarray(x))
 
 
 @indexed(
@@ -167,17 +167,14 @@ def _copy(xp: Any, x: Any) -> Any:
 )
 def _replace(xp: Any, x: ArrayLike, values: ArrayLike, *indices: Any, key: Any) -> Array:
     out = _copy(xp, x)
-    put_at(xp, out, join(key, indices), values)
+    put_at.on(xp)(xp, out, join(key, indices), values)
     return out
 
 
 @indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params), batch=batch_erase)
 def _erase(xp: Any, x: ArrayLike, *indices: Any, key: Any) -> Array:
     out = _copy(xp, x)
-    if xp is np:
-        put_at(np, out, join(key, indices), 0)
-    else:
-        out[join(key, indices)] = 0
+    put_at.on(xp)(xp, out, join(key, indices), 0)
     return out
 
 
@@ -188,11 +185,4 @@ def _erase(xp: Any, x: ArrayLike, *indices: Any, key: Any) -> Array:
     fresh=True,
 )
 def _increase(xp: Any, x: Any, values: Any, *indices: Any, key: Any) -> Any:
-    if xp is not np or is_short(x.dtype):
-        return x + sums_at(xp, x.shape, join(key, indices), values)
-    out = copy_of(x) if type(x) is np.ndarray and x.flags.c_contiguous else np.array(x, order="C")
-    if indices:
-        add_at(out, join(key, indices), values)
-    else:
-        out[key] += values
-    return out
+    return x + sums_at.on(xp)(xp, x.shape, join(key, indices), values)

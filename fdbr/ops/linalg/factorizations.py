@@ -2,10 +2,8 @@
 
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.elementwise.complex_parts import conj
@@ -145,9 +143,6 @@ def _qr_jvp(t: Any, out: Any, complete: bool) -> Any:
 
 @opaque(x=(_qr_vjp, _qr_jvp), batch=aligned)
 def _qr(xp: Any, x: ArrayLike, *, complete: bool) -> Any:
-    found = kernels.qr(x, complete) if xp is np else None
-    if found:
-        return found[0]
     return tuple(xp.linalg.qr(x, mode="complete" if complete else "reduced"))
 
 

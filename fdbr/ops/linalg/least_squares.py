@@ -1,15 +1,12 @@
 """Least-squares solutions of linear equations."""
 
-import cmath
 import functools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import optree
 
-from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.core.array_modules import keep
 from fdbr.core.tracer import Tracer
 from fdbr.errors.public import public
@@ -156,10 +153,6 @@ def _least_squares(
 ) -> Array:
     dtype = xp.result_type(a, b)
     a, b = same_leading(xp, "lstsq", a.astype(dtype, copy=False), b.astype(dtype, copy=False))
-    if xp is np and a.size and b.size and dtype.char in "fdFD":
-        found = _by_lapack(a, b, rtol) if min(a.shape[-2:]) <= _FEW else _by_qr(a, b, rtol)
-        if found is not None:
-            return found
     u, s, vh = lapack(xp, "svd", a, strict=strict)
     s = s[..., None]
     is_kept = s > rtol * s[..., :1, :]
@@ -167,51 +160,6 @@ def _least_squares(
     return vh.swapaxes(-1, -2).conj() @ (
         rotated * xp.where(is_kept, 1 / xp.where(is_kept, s, 1), 0)
     )
-
-
-def _by_lapack(a: Any, b: Any, rtol: Any) -> Any:
-    """Solve by LAPACK's function for any rank; return `None` if the iteration might not end."""
-    if _ufunc is None or not cmath.isfinite(a.sum()):
-        return None
-    share = rtol[..., 0, 0] if getattr(rtol, "ndim", 0) else rtol
-    with np.errstate(all="ignore"):
-        found, *_ = _ufunc(a, b, share)
-    return found if cmath.isfinite(found.sum()) else None
-
-
-def _by_qr(a: Any, b: Any, rtol: Any) -> Any:
-    """Solve by QR; return `None` if a matrix may not have full rank.
-
-    The condition number, from the norms of the triangle and of its inverse, decides.
-    """
-    wide = a.shape[-2] < a.shape[-1]
-    if wide:
-        q, r = kernels.factors(a.swapaxes(-1, -2).conj(), False)
-        triangle, side = r.swapaxes(-1, -2).conj(), b
-    else:
-        triangle, side = kernels.reduced(a, b)
-    n = triangle.shape[-1]
-    unit = np.broadcast_to(np.eye(n, dtype=b.dtype), triangle.shape)
-    with np.errstate(all="ignore"):
-        sides = np.concatenate([side, unit], axis=-1)
-        found = kernels.substituted(triangle, sides, lower=wide, unit=False)
-        if found is None or not found[1]:
-            return None
-        solved = found[0]
-        condition = _norm(triangle) * _norm(solved[..., -n:])
-        if not (rtol * condition < _SAFE).all():
-            return None
-    solution_part = solved[..., :-n]
-    return q @ solution_part if wide else solution_part
-
-
-_FEW = 16  # singular values up to which LAPACK's function is as fast as QR
-_SAFE = 0.5  # rtol * condition number, below which the rank is certainly full
-_ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), "lstsq", None)
-
-
-def _norm(x: Any) -> Any:
-    return np.linalg.norm(x, axis=(-2, -1), keepdims=True)
 
 
 @public("fdbr.ops.linalg")

@@ -11,7 +11,7 @@ from fdbr.ops.dtypes import finfo
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.shape.creation import floating
-from fdbr.ops.shape.layout import triangle_of
+from fdbr.ops.shape.layout import _triangle
 from fdbr.ops.shape.manipulation import _matrix_transpose
 from fdbr.pytrees.typing import Array, ArrayLike
 
@@ -88,7 +88,7 @@ def fold_triangle(x: Array) -> Any:
 @linear(x=lambda ct: half_triangle(ct), batch=aligned)
 def half_triangle(xp: Any, x: ArrayLike) -> Array:
     """The lower triangle with its diagonal halved, so that ``y + y^H`` is the Hermitian matrix."""
-    out = triangle_of(xp, x, 0, upper=False)
+    out = _triangle.primitive.on(xp)(xp, x, k=0, upper=False)
     diagonal = xp.arange(x.shape[-1])
     out[..., diagonal, diagonal] *= 0.5
     return out

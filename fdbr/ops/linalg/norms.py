@@ -1,12 +1,8 @@
 """Norms of vectors and matrices."""
 
-import math
 from math import inf
 from typing import Any
 
-import numpy as np
-
-from fdbr.backends.cpu.library.sums import MANY
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.declare import opaque, shifted
@@ -24,8 +20,6 @@ from fdbr.pytrees.typing import Array, ArrayLike
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
 Axis = int | tuple[int, ...] | None
-
-_SHORT = 32  # elements of a row from which on BLAS sums its squares faster
 
 
 # --- the Euclidean norm -------------------------------------------------------------
@@ -48,20 +42,6 @@ def _euclidean_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 @opaque(x=(_euclidean_vjp, _euclidean_jvp), batch=shifted("axes"), compound=True)
 def _euclidean(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
-    is_numpy = type(x) is np.ndarray and x.dtype.char in "fd"
-    if is_numpy and len(axes) == x.ndim:
-        flat = x.reshape(-1)
-        return np.sqrt(flat.dot(flat))
-    count = math.prod(x.shape[x.ndim - len(axes) :])
-    if (
-        is_numpy
-        and axes == tuple(range(x.ndim - len(axes), x.ndim))
-        and x.size >= MANY
-        and count >= _SHORT
-        and x.flags.c_contiguous
-    ):
-        rows = x.reshape(*x.shape[: x.ndim - len(axes)], count)
-        return np.sqrt(np.vecdot(rows, rows))
     squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
     return xp.sqrt(squares.sum(axis=axes))
 

@@ -5,8 +5,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
@@ -22,8 +21,6 @@ from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["chain", "cross", "kron", "multi_dot", "outer", "trace"]
 
-_SMALL = 1 << 10  # elements, below which fewer calls of NumPy are faster
-_NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
 _MANY = 16  # factors up to which the optimal order of a chain is computed, in cubic time
 
 
@@ -33,10 +30,6 @@ _MANY = 16  # factors up to which the optimal order of a chain is computed, in c
     batch=leading(1),
 )
 def _cross(xp: Any, x: Any, y: Any) -> Any:
-    if type(x) is type(y) is np.ndarray and x.size + y.size < _SMALL:
-        out = x.take(_NEXT, -1) * y.take(_LAST, -1)
-        out -= x.take(_LAST, -1) * y.take(_NEXT, -1)
-        return out
     a, b, c, d, e, f = x[..., 0], x[..., 1], x[..., 2], y[..., 0], y[..., 1], y[..., 2]
     first = b * f - c * e
     out = xp.empty((*first.shape, 3), dtype=first.dtype)
@@ -137,9 +130,11 @@ def kron(a: Any, b: Any, /) -> Any:
     array([ 1.,  2., 10., 20.])
     """
     a, b = asarray(a), asarray(b)
-    if type(a) is type(b) is np.ndarray and a.ndim == b.ndim == 2 and a.size * b.size < _SMALL:
-        blocks: Any = a[:, None, :, None] * b[:, None]
-        return blocks.reshape(a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
+    return _kron(a, b)
+
+
+@Routine
+def _kron(a: Any, b: Any) -> Any:
     rank = max(a.ndim, b.ndim)
     shape_a = (*(1,) * (rank - a.ndim), *a.shape)
     shape_b = (*(1,) * (rank - b.ndim), *b.shape)

@@ -110,7 +110,7 @@ def _on_host(xp: Any, name: str, function: Any, x: Any) -> Any:
     """
     if not x.size:
         return x.copy()
-    host_x = x if xp is np else to_numpy(x)
+    host_x = to_numpy(x)
     finite = np.isfinite(host_x).all(axis=(-2, -1), keepdims=True)
     double = np.result_type(host_x.dtype, np.float64)
     out = function(np.where(finite, host_x, np.eye(x.shape[-1])).astype(double))
@@ -124,7 +124,7 @@ def _on_host(xp: Any, name: str, function: Any, x: Any) -> Any:
             raise _NotRealError(f"fdbr.ops.linalg.{name}: {sample(x)} has a negative eigenvalue")
         out = out.real
     out = np.where(finite, out, np.nan).astype(host_x.dtype, copy=False)
-    return out if xp is np else xp.asarray(out)
+    return xp.asarray(out)
 
 
 # --- with their derivatives ---------------------------------------------------------

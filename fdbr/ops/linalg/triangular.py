@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.backends.cpu.library.small_linalg import matrices as kernels
-from fdbr.core.devices import scipy_of
+from fdbr.core.devices import is_host, scipy_of
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj
@@ -56,16 +55,9 @@ def _substitute(
     a, b = same_leading(xp, "solve_triangular", a.astype(dtype, copy=False), b)
     b = b.astype(dtype, copy=False)
 
-    found = kernels.substituted(a, b, lower, unit) if xp is np else None
-    if found:
-        out, succeeded = found
-        if strict and not succeeded:
-            raise _singular(a)
-        return out
-
     def solution(a: Any, b: Any) -> Any:
         # On a GPU this check waits for the device, so it is skipped in derivative rules.
-        if (strict or xp is np) and not (unit or bool(xp.diagonal(a, 0, -2, -1).all())):
+        if (strict or is_host(xp)) and not (unit or bool(xp.diagonal(a, 0, -2, -1).all())):
             raise LinAlgError("there is a zero on the diagonal")
         return _solve_triangle(xp, a, b, lower, unit)
 
@@ -74,10 +66,11 @@ def _substitute(
     try:
         return solution(a, b)
     except LinAlgError as error:
-        raise _singular(a) from error
+        raise singular(a) from error
 
 
-def _singular(a: Any) -> LinAlgError:
+def singular(a: Any) -> LinAlgError:
+    """Return the error for a triangle with a zero on its diagonal."""
     return linalg_error(
         "solve_triangular",
         f"the triangle of {sample(a)} is singular: there is a zero on its diagonal",
@@ -94,7 +87,8 @@ def substitute(a: Array, b: Array, *, lower: bool, unit: bool = False) -> Any:
 
 def _solve_triangle(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
     library = scipy_of(xp, "linalg")
-    if a.ndim == 2 and a.shape[-1] > _BLOCK and xp is not np and library is not None:
+    has_function = library is not None and a.dtype.char in "fdFD"
+    if a.ndim == 2 and a.shape[-1] > _BLOCK and has_function:
         return library.solve_triangular(a, b, lower=lower, unit_diagonal=unit, check_finite=False)
     with np.errstate(all="ignore"):
         return _by_halves(xp, a, b, lower, unit)

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.copy import filled
 from fdbr.core import array_modules
+from fdbr.core.devices import is_host
+from fdbr.core.routine import Routine
 from fdbr.core.tracer import Tracer, own
 from fdbr.errors.checks import describe, integer, number_types
 from fdbr.errors.public import public
@@ -53,10 +54,22 @@ def ones(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) ->
     >>> ops.ones(2)
     array([1., 1.])
     """
-    xp = array_modules.module_for(device)
-    if xp is np:
-        return filled(np.empty(shape, dtype or float), 1)
-    return xp.ones(shape, dtype=dtype or float)
+    return _filled(array_modules.module_for(device).empty(shape, dtype=dtype or float), 1)
+
+
+def _filled(out: Any, value: Any) -> Any:
+    """Fill an array with one number, and return it."""
+    if out.nbytes >= fill.least:
+        fill(out, value)
+    else:
+        out[...] = value
+    return out
+
+
+@Routine
+def fill(out: Any, value: Any) -> None:
+    """Fill an array with one number."""
+    out[...] = value
 
 
 @public("fdbr.ops")
@@ -93,8 +106,8 @@ def full(
         if device is None
         else array_modules.module_for(device)
     )
-    if xp is np and type(fill_value) in number_types:
-        return filled(np.empty(shape, dtype or type(fill_value)), fill_value)
+    if type(fill_value) in number_types:
+        return _filled(xp.empty(shape, dtype=dtype or type(fill_value)), fill_value)
     return xp.full(shape, fill_value, dtype=dtype)
 
 
@@ -122,7 +135,7 @@ def arange(
 _PLAIN, _DOUBLE = (int, float), (None, float, "float64")
 
 
-def _linspace_of_numbers(start: float, stop: float, num: Any, endpoint: bool) -> Any:
+def _linspace_of_numbers(xp: Any, start: float, stop: float, num: Any, endpoint: bool) -> Any:
     """Compute `numpy.linspace` of Python numbers, with its rounding and less overhead.
 
     Return `None` if there are no steps.
@@ -132,9 +145,10 @@ def _linspace_of_numbers(start: float, stop: float, num: Any, endpoint: bool) ->
     step = (stop - start) / (num - 1 if endpoint else num)
     if not step:
         return None
-    found = apply_to_iota(_affine, num, step, start)
-    if found is None:
-        found = np.arange(num, dtype=float)
+    if 8 * num >= apply_to_iota.least:
+        found = apply_to_iota.on(xp)(xp, _affine, num, step, start)
+    else:
+        found = xp.arange(num, dtype=float)
         found *= step
         found += start
     if endpoint:
@@ -150,7 +164,7 @@ def dtype_of_steps(*ends: Any) -> Any:
         return np.dtype(float)
 
 
-def _affine(i: Any, step: Any, start: Any) -> Any:
+def _affine(xp: Any, i: Any, step: Any, start: Any) -> Any:
     return i * step + start
 
 
@@ -197,8 +211,8 @@ def linspace(
         if device is None
         else array_modules.module_for(device)
     )
-    if xp is np and type(start) in _PLAIN and type(stop) in _PLAIN and dtype in _DOUBLE:
-        found = _linspace_of_numbers(start, stop, num, endpoint)
+    if type(start) in _PLAIN and type(stop) in _PLAIN and dtype in _DOUBLE:
+        found = _linspace_of_numbers(xp, start, stop, num, endpoint)
         if found is not None:
             return found
     return xp.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
@@ -226,16 +240,6 @@ def eye(
 
 @constant(elementwise=True)
 def _full_like(xp: Any, x: ArrayLike, *, value: Any, dtype: Any) -> Array:
-    if (
-        xp is np
-        and type(x) is np.ndarray
-        and x.flags.c_contiguous
-        and type(value) is int
-        and value == 0
-    ):
-        return np.zeros(x.shape, dtype or x.dtype)  # calloc gets zeroed pages from the system
-    if xp is np and type(x) is np.ndarray and type(value) in number_types:
-        return filled(np.empty_like(x, dtype), value)
     return xp.full_like(x, value, dtype=dtype)
 
 
@@ -375,4 +379,4 @@ def arrays(*values: Any) -> list[Any]:
     if set(map(type, values)) == {np.ndarray}:  # the usual case
         return list(values)
     xp = array_modules.array_module(*values)
-    return [asarray(v) if holds_array(v) or xp is np else xp.asarray(v) for v in values]
+    return [asarray(v) if holds_array(v) or is_host(xp) else xp.asarray(v) for v in values]

@@ -3,10 +3,6 @@
 import contextlib
 from typing import Any, Literal
 
-import numpy as np
-
-from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.library.triangles import triangle
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, index, integer
 from fdbr.errors.public import public
@@ -26,40 +22,14 @@ from fdbr.pytrees.typing import Array, ArrayLike
 __all__ = ["diff", "meshgrid", "repeat", "tril", "triu"]
 
 
-_LARGE = 1 << 14  # elements of a matrix from which on it is copied by strips of rows
-_STRIP = 64  # rows of a strip
+_LARGE = 1 << 14  # elements from which on the order of NumPy's iteration matters
 
 # --- triangles ----------------------------------------------------------------------
 
 
 @linear(x=lambda ct, k, upper: _triangle(ct, k=k, upper=upper), batch=aligned)
 def _triangle(xp: Any, x: ArrayLike, *, k: int, upper: bool) -> Array:
-    return triangle_of(xp, x, k, upper)
-
-
-def triangle_of(xp: Any, x: Any, k: int, upper: bool) -> Any:
-    """Compute the value of `triu` and `tril`."""
-    if xp is np and x.nbytes >= kernels.LEAST and (found := triangle(x, k, upper)) is not None:
-        return found
-    if xp is np and x.shape[-1] * x.shape[-2] >= _LARGE:
-        return _triangle_by_strips(x, k, upper)
     return (xp.triu if upper else xp.tril)(x, k)
-
-
-def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
-    """Compute a triangle by copying and zeroing rows; only blocks on the diagonal are masked."""
-    rows, columns = x.shape[-2:]
-    out = np.empty(x.shape, x.dtype)
-    for start in range(0, rows, _STRIP):
-        stop = min(start + _STRIP, rows)
-        # Columns before `low` are below the diagonal in every row of the strip.
-        low, high = (min(max(i, 0), columns) for i in (start + k, stop + k))
-        of_x, to = x[..., start:stop, :], out[..., start:stop, :]
-        block = (np.triu if upper else np.tril)(of_x[..., low:high], start + k - low)
-        to[..., low:high] = block
-        to[..., :low] = 0 if upper else of_x[..., :low]
-        to[..., high:] = of_x[..., high:] if upper else 0
-    return out
 
 
 @public("fdbr.ops")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.copy import joined
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import index, integer
 from fdbr.errors.public import public
@@ -38,8 +37,6 @@ __all__ = [
 ]
 
 _NUMBERS = (bool, int, float, complex)
-_PLAIN = "?bBhHiIlLqQefdFD"  # dtypes of the buffer protocol, which `np.ndarray` can view
-_SMALL = 4096  # elements up to which filling an array is faster than `numpy.broadcast_to`
 
 
 def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -53,7 +50,7 @@ def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: An
 
 @linear(x=lambda ct, shape: reshape(ct, shape), batch=_batch_reshaped, view="contiguous")
 def _reshape(xp: Any, x: ArrayLike, *, to: tuple[int, ...]) -> Array:
-    return x.reshape(to) if type(x) is np.ndarray else xp.reshape(x, to)
+    return xp.reshape(x, to)
 
 
 @public("fdbr.ops")
@@ -81,7 +78,7 @@ def _batch_permuted(apply: Any, values: Any, batched: Any, size: int, params: An
 
 @linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted, view="always")
 def _permute(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
-    return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
+    return xp.transpose(x, axes)
 
 
 @public("fdbr.ops")
@@ -170,23 +167,7 @@ def _batch_broadcast(apply: Any, values: Any, batched: Any, size: int, params: A
     x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=_batch_broadcast, view="read-only"
 )
 def _broadcast_to(xp: Any, x: ArrayLike, *, to: tuple[int, ...]) -> Array:
-    if math.prod(to) > _SMALL:
-        if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.char in _PLAIN:
-            return _broadcast_view(x, to)
-        return xp.broadcast_to(x, to)
-    out = xp.empty(to, dtype=x.dtype)
-    out[...] = x
-    return out
-
-
-def _broadcast_view(x: Any, to: tuple[int, ...]) -> Any:
-    """Make the view of `numpy.broadcast_to`, in a fifth of the time."""
-    shape, strides = x.shape, x.strides
-    if 1 in shape:
-        strides = tuple([0 if n == 1 else step for n, step in zip(shape, strides, strict=True)])
-    out = np.ndarray(to, x.dtype, x, 0, (0,) * (len(to) - len(shape)) + strides)
-    out.setflags(write=False)
-    return out
+    return xp.broadcast_to(x, to)
 
 
 @public("fdbr.ops")
@@ -297,15 +278,7 @@ def flip(x: ArrayLike, /, *, axis: int | tuple[int, ...] | None = None) -> Array
     batch=shifted("axis"),
 )
 def _roll(xp: Any, x: ArrayLike, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
-    if type(x) is not np.ndarray or not x.size or (len(axis) > 1 and x.size > _SMALL):
-        return xp.roll(x, shift, axis)
-    for n, dim in zip(shift, axis, strict=True):
-        position = -n % x.shape[dim]
-        before = (slice(None),) * dim
-        parts = x[(*before, slice(position, None))], x[(*before, slice(position))]
-        found = joined(parts, dim)
-        x = np.concatenate(parts, dim) if found is None else found
-    return x if axis else x.copy()
+    return xp.roll(x, shift, axis)
 
 
 @public("fdbr.ops")
@@ -370,8 +343,7 @@ def _in_dtype(xp: Any, number: Any, dtype: Any) -> Any:
 
 @joining(_concat_indices, _batch_joined, fresh=True)
 def _concat(xp: Any, *arrays: Any, axis: int) -> Array:
-    found = joined(arrays, axis) if xp is np else None
-    return xp.concatenate(arrays, axis=axis) if found is None else found
+    return xp.concatenate(arrays, axis=axis)
 
 
 @public("fdbr.ops")
@@ -398,23 +370,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Array:
 
 @joining(_stack_indices, _batch_joined, fresh=True)
 def _stack(xp: Any, *arrays: Any, axis: int) -> Array:
-    first = arrays[0]
-    shape, dtype = first.shape, first.dtype
-    may_concat = xp is np and axis < len(shape)
-    if not may_concat or any(part.shape != shape or part.dtype != dtype for part in arrays):
-        return xp.stack(arrays, axis=axis)
-    # Concatenation along the existing axis gives the same elements, and is faster.
-    whole = (*shape[:axis], len(arrays), *shape[axis:])
-    found = joined(arrays, axis)
-    if found is not None:
-        return found.reshape(whole)
-    out = np.empty(whole, dtype.newbyteorder("="))
-    np.concatenate(
-        arrays,
-        axis,
-        out=out.reshape((*shape[:axis], len(arrays) * shape[axis], *shape[axis + 1 :])),
-    )
-    return out
+    return xp.stack(arrays, axis=axis)
 
 
 @public("fdbr.ops")
@@ -479,7 +435,7 @@ def tile(x: ArrayLike, repetitions: tuple[int, ...], /) -> Array:
     view="read-only",
 )
 def _diagonal(xp: Any, x: ArrayLike, *, offset: int) -> Array:
-    return x.diagonal(offset, -2, -1) if type(x) is np.ndarray else xp.diagonal(x, offset, -2, -1)
+    return xp.diagonal(x, offset, -2, -1)
 
 
 @linear(x=lambda ct, offset: _diagonal(ct, offset=offset), batch=prefixed("shape"))

@@ -44,4 +44,4 @@ def airye(xp: Any, z: ArrayLike) -> Array:
     where ``z`` is positive, and ``Bi`` below.
     """
     refuse_complex("special.airye", z)
-    return scipy_special(xp, "airye", z)
+    return scipy_special.on(xp)(xp, "airye", z)

@@ -204,7 +204,7 @@ def jve(xp: Any, v: ArrayLike, z: ArrayLike) -> Array:
     No derivative in v is known.
     """
     refuse_complex("special.jve", z)
-    return scipy_special(xp, "jve", v, z)
+    return scipy_special.on(xp)(xp, "jve", v, z)
 
 
 @elementwise(double=True, v=unknown("yve", "v"), z=_falling(lambda: yve))
@@ -214,14 +214,14 @@ def yve(xp: Any, v: ArrayLike, z: ArrayLike) -> Array:
     No derivative in v is known.
     """
     refuse_complex("special.yve", z)
-    return scipy_special(xp, "yve", v, z)
+    return scipy_special.on(xp)(xp, "yve", v, z)
 
 
 @elementwise(double=True, v=unknown("ive", "v"), z=_ive_derivative)
 def ive(xp: Any, v: ArrayLike, z: ArrayLike) -> Array:
     """``exp(-abs(z)) * iv(v, z)``, of real ``z``.  No derivative in v is known."""
     refuse_complex("special.ive", z)
-    return scipy_special(xp, "ive", v, z)
+    return scipy_special.on(xp)(xp, "ive", v, z)
 
 
 # --- of spheres ---------------------------------------------------------------------

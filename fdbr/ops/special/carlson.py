@@ -83,7 +83,7 @@ def _carlson(
 def elliprf(xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:
     """Carlson's integral of the first kind, of real arguments of at least 0."""
     _check("elliprf", x, y, z)
-    return scipy_special(xp, "elliprf", x, y, z)
+    return scipy_special.on(xp)(xp, "elliprf", x, y, z)
 
 
 def _in_family(factor: float, n: int, *powers: float) -> Any:
@@ -99,7 +99,7 @@ def _in_family(factor: float, n: int, *powers: float) -> Any:
 def elliprd(xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:
     """Carlson's integral of the second kind, of real arguments of at least 0."""
     _check("elliprd", x, y, z)
-    return scipy_special(xp, "elliprd", x, y, z)
+    return scipy_special.on(xp)(xp, "elliprd", x, y, z)
 
 
 @elementwise(
@@ -111,7 +111,7 @@ def elliprd(xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:
 def elliprg(xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike) -> Array:
     """Carlson's completely symmetric integral of the second kind, of reals of at least 0."""
     _check("elliprg", x, y, z)
-    return scipy_special(xp, "elliprg", x, y, z)
+    return scipy_special.on(xp)(xp, "elliprg", x, y, z)
 
 
 def _in_family_of_four(factor: float, *powers: float) -> Any:
@@ -131,14 +131,14 @@ def elliprj(xp: Any, x: ArrayLike, y: ArrayLike, z: ArrayLike, p: ArrayLike) -> 
     Where ``p`` is negative, the value is Cauchy's, and the derivatives are NaN.
     """
     _check("elliprj", x, y, z, p)
-    return scipy_special(xp, "elliprj", x, y, z, p)
+    return scipy_special.on(xp)(xp, "elliprj", x, y, z, p)
 
 
 @elementwise(double=True, x=lambda x, y: _elliprc_by_x(x, y), y=lambda x, y: _elliprc_by_y(x, y))
 def elliprc(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """Carlson's degenerate integral ``elliprf(x, y, y)``; Cauchy's where ``y`` is negative."""
     _check("elliprc", x, y)
-    return scipy_special(xp, "elliprc", x, y)
+    return scipy_special.on(xp)(xp, "elliprc", x, y)
 
 
 def _elliprc_by_x(x: Any, y: Any) -> Any:

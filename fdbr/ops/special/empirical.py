@@ -68,7 +68,7 @@ def _smirnov_by(xp: Any, n: Any, d: Any, *, order: int) -> Array:
         a = d + j / n
         inside = (a > 0) & (a < 1) & (j <= n)
         a = xp.where(inside, a, 0.5)
-        ways = [scipy_special(xp, "gammaln", v + 1) for v in (n, xp.maximum(n - j, 0.0))]
+        ways = [scipy_special.on(xp)(xp, "gammaln", v + 1) for v in (n, xp.maximum(n - j, 0.0))]
         level = ways[0] - ways[1] - math.lgamma(j + 1)
         term: Any = 0.0
         for of_b in range(order + 1):

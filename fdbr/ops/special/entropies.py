@@ -26,7 +26,7 @@ def xlogy(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     >>> ops.xlogy(0.0, 0.0)
     0.0
     """
-    return scipy_special(xp, "xlogy", x, y)
+    return scipy_special.on(xp)(xp, "xlogy", x, y)
 
 
 @elementwise(x=lambda y: log1p(y), y=lambda x, y: _share(x, 1 + y), heavy=True)
@@ -40,7 +40,7 @@ def xlog1py(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     >>> ops.xlog1py(0.0, -1.0)
     0.0
     """
-    return scipy_special(xp, "xlog1py", x, y)
+    return scipy_special.on(xp)(xp, "xlog1py", x, y)
 
 
 @elementwise(x=lambda x: -log(x) - 1, heavy=True)
@@ -51,7 +51,7 @@ def entr(xp: Any, x: ArrayLike) -> Array:
     >>> ops.entr(1.0) == ops.entr(0.0) == 0
     True
     """
-    return scipy_special(xp, "entr", x)
+    return scipy_special.on(xp)(xp, "entr", x)
 
 
 @elementwise(x=lambda x, y: log(x / y) + 1, y=lambda x, y: -_share(x, y))
@@ -62,7 +62,7 @@ def rel_entr(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     >>> ops.rel_entr(0.5, 0.5)
     0.0
     """
-    return scipy_special(xp, "rel_entr", x, y)
+    return scipy_special.on(xp)(xp, "rel_entr", x, y)
 
 
 @elementwise(x=lambda x, y: log(x / y), y=lambda x, y: 1 - _share(x, y))
@@ -73,4 +73,4 @@ def kl_div(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     >>> ops.kl_div(0.5, 0.5)
     0.0
     """
-    return scipy_special(xp, "kl_div", x, y)
+    return scipy_special.on(xp)(xp, "kl_div", x, y)

@@ -27,7 +27,7 @@ def erf(xp: Any, x: ArrayLike) -> Array:
     >>> round(ops.erf(1.0), 6)
     0.842701
     """
-    return scipy_special(xp, "erf", x)
+    return scipy_special.on(xp)(xp, "erf", x)
 
 
 @elementwise(x=lambda x: -_TWO_BY_ROOT_PI * gaussian(x, rate=1.0), heavy=True)
@@ -38,7 +38,7 @@ def erfc(xp: Any, x: ArrayLike) -> Array:
     >>> ops.erfc(10.0) > 0
     True
     """
-    return scipy_special(xp, "erfc", x)
+    return scipy_special.on(xp)(xp, "erfc", x)
 
 
 @elementwise(double=True, x=lambda x: _erfcx_derivative(x, erfcx(x)), heavy=True)
@@ -49,7 +49,7 @@ def erfcx(xp: Any, x: ArrayLike) -> Array:
     >>> round(ops.erfcx(100.0), 6)
     0.005642
     """
-    return scipy_special(xp, "erfcx", x)
+    return scipy_special.on(xp)(xp, "erfcx", x)
 
 
 def _erfcx_derivative(x: Any, out: Any) -> Any:
@@ -75,7 +75,7 @@ def erfinv(xp: Any, x: ArrayLike) -> Array:
     >>> round(ops.erfinv(0.5), 6)
     0.476936
     """
-    return scipy_special(xp, "erfinv", x)
+    return scipy_special.on(xp)(xp, "erfinv", x)
 
 
 @elementwise(double=True, x=lambda x: -_HALF_ROOT_PI * exp(erfcinv(x) ** 2), heavy=True)
@@ -86,7 +86,7 @@ def erfcinv(xp: Any, x: ArrayLike) -> Array:
     >>> round(ops.erfcinv(1e-10), 6)
     4.572825
     """
-    return scipy_special(xp, "erfcinv", x)
+    return scipy_special.on(xp)(xp, "erfcinv", x)
 
 
 @elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True)
@@ -97,7 +97,7 @@ def ndtr(xp: Any, x: ArrayLike) -> Array:
     >>> ops.ndtr(0.0)
     0.5
     """
-    return scipy_special(xp, "ndtr", x)
+    return scipy_special.on(xp)(xp, "ndtr", x)
 
 
 @elementwise(double=True, x=lambda x: log_ndtr_derivative(x, log_ndtr(x)), heavy=True)
@@ -108,7 +108,7 @@ def log_ndtr(xp: Any, x: ArrayLike) -> Array:
     >>> round(ops.log_ndtr(-100.0), 4)
     -5005.5242
     """
-    return scipy_special(xp, "log_ndtr", x)
+    return scipy_special.on(xp)(xp, "log_ndtr", x)
 
 
 def log_ndtr_derivative(x: Array, out: Any) -> Any:
@@ -127,4 +127,4 @@ def ndtri(xp: Any, x: ArrayLike) -> Array:
     >>> round(ops.ndtri(0.975), 6)
     1.959964
     """
-    return scipy_special(xp, "ndtri", x)
+    return scipy_special.on(xp)(xp, "ndtri", x)

@@ -63,7 +63,7 @@ def _log1p_ratio(xp: Any, u: ArrayLike, *, order: int) -> Array:
     """The derivative of some order of ``log1p(u) / u``, the integral of ``1 / (1 + u * s)``."""
     n = order + 1.0
     factor = (-1) ** order * math.factorial(order) / n
-    return factor * scipy_special(xp, "hyp2f1", n, n, n + 1, -u)
+    return factor * scipy_special.on(xp)(xp, "hyp2f1", n, n, n + 1, -u)
 
 
 spence = scipy_function(

@@ -40,7 +40,7 @@ def gamma(xp: Any, x: ArrayLike) -> Array:
     24.0
     """
     refuse_complex("gamma", x)
-    return scipy_special(xp, "gamma", x)
+    return scipy_special.on(xp)(xp, "gamma", x)
 
 
 @elementwise(double=True, x=lambda x: digamma(x), heavy=True)
@@ -51,7 +51,7 @@ def gammaln(xp: Any, x: ArrayLike) -> Array:
     >>> round(ops.gammaln(100.0), 4)
     359.1342
     """
-    return scipy_special(xp, "gammaln", x)
+    return scipy_special.on(xp)(xp, "gammaln", x)
 
 
 @elementwise(double=True, x=lambda x: digamma(x))
@@ -63,7 +63,7 @@ def loggamma(xp: Any, x: ArrayLike) -> Array:
     359.1342
     """
     refuse_complex("special.loggamma", x)
-    return scipy_special(xp, "loggamma", x)
+    return scipy_special.on(xp)(xp, "loggamma", x)
 
 
 @elementwise(double=True, x=lambda x, out: _rgamma_derivative(x, out))
@@ -75,7 +75,7 @@ def rgamma(xp: Any, x: ArrayLike) -> Array:
     (1.0, True)
     """
     refuse_complex("special.rgamma", x)
-    return scipy_special(xp, "rgamma", x)
+    return scipy_special.on(xp)(xp, "rgamma", x)
 
 
 def _rgamma_derivative(x: Any, out: Any) -> Any:
@@ -96,7 +96,7 @@ def gammasgn(xp: Any, x: ArrayLike) -> Array:
     >>> float(special.gammasgn(-0.5))
     -1.0
     """
-    return scipy_special(xp, "gammasgn", x)
+    return scipy_special.on(xp)(xp, "gammasgn", x)
 
 
 @elementwise(double=True, x=lambda x: _polygamma(x, n=1), heavy=True)
@@ -108,7 +108,7 @@ def digamma(xp: Any, x: ArrayLike) -> Array:
     -0.577216
     """
     refuse_complex("digamma", x)
-    return scipy_special(xp, "digamma", x)
+    return scipy_special.on(xp)(xp, "digamma", x)
 
 
 psi = digamma
@@ -122,8 +122,8 @@ def _polygamma(xp: Any, x: ArrayLike, *, n: int) -> Array:
 def polygamma_value(xp: Any, n: int, x: Any) -> Any:
     """The polygamma function of plain arrays."""
     if n == 0:
-        return scipy_special(xp, "digamma", x)
-    out = scipy_special(xp, "zeta", n + 1.0, x)
+        return scipy_special.on(xp)(xp, "digamma", x)
+    out = scipy_special.on(xp)(xp, "zeta", n + 1.0, x)
     return out if n == 1 else (-1) ** (n + 1) * math.factorial(n) * out
 
 
@@ -165,7 +165,7 @@ def beta(xp: Any, a: ArrayLike, b: ArrayLike) -> Array:
     >>> round(ops.beta(2.0, 3.0), 6)
     0.083333
     """
-    return scipy_special(xp, "beta", a, b)
+    return scipy_special.on(xp)(xp, "beta", a, b)
 
 
 def _beta_derivative(a: Any, b: Any, out: Any) -> Any:
@@ -195,7 +195,7 @@ def betaln(xp: Any, a: ArrayLike, b: ArrayLike) -> Array:
     >>> round(ops.betaln(100.0, 100.0), 4)
     -139.6653
     """
-    return scipy_special(xp, "betaln", a, b)
+    return scipy_special.on(xp)(xp, "betaln", a, b)
 
 
 @elementwise(
@@ -210,7 +210,7 @@ def poch(xp: Any, z: ArrayLike, m: ArrayLike) -> Array:
     >>> special.poch(3.0, 2.0)
     12.0
     """
-    return scipy_special(xp, "poch", z, m)
+    return scipy_special.on(xp)(xp, "poch", z, m)
 
 
 @elementwise(
@@ -225,7 +225,7 @@ def binom(xp: Any, n: ArrayLike, k: ArrayLike) -> Array:
     >>> special.binom(4.0, 2.0)
     6.0
     """
-    return scipy_special(xp, "binom", n, k)
+    return scipy_special.on(xp)(xp, "binom", n, k)
 
 
 def multigammaln(a: ArrayLike, d: int, /) -> Array:
@@ -256,7 +256,7 @@ def multigammaln(a: ArrayLike, d: int, /) -> Array:
 
 @elementwise(double=True, x=unknown("zeta", "x"), q=lambda x, q: -x * _zeta(x + 1, q))
 def _zeta(xp: Any, x: ArrayLike, q: ArrayLike) -> Array:
-    return scipy_special(xp, "zeta", x, q)
+    return scipy_special.on(xp)(xp, "zeta", x, q)
 
 
 @public("fdbr.ops")

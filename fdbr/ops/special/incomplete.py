@@ -8,10 +8,7 @@ density times a polynomial.
 import math
 from typing import Any
 
-import numpy as np
-
-from fdbr.backends.cpu import kernels
-from fdbr.ops.declare import elementwise, large
+from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, log, log1p
@@ -43,7 +40,7 @@ def gammainc(xp: Any, a: ArrayLike, x: ArrayLike) -> Array:
     >>> round(ops.gammainc(1.0, 1.0), 6)
     0.632121
     """
-    return _everyday(xp, "gammainc", a, x)
+    return scipy_special.on(xp)(xp, "gammainc", a, x)
 
 
 @elementwise(
@@ -59,7 +56,7 @@ def gammaincc(xp: Any, a: ArrayLike, x: ArrayLike) -> Array:
     >>> round(ops.gammaincc(1.0, 1.0), 6)
     0.367879
     """
-    return _everyday(xp, "gammaincc", a, x)
+    return scipy_special.on(xp)(xp, "gammaincc", a, x)
 
 
 @elementwise(
@@ -78,22 +75,7 @@ def betainc(xp: Any, a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> round(ops.betainc(2.0, 2.0, 0.5), 6)
     0.5
     """
-    return scipy_special(xp, "betainc", a, b, x)
-
-
-def _everyday(xp: Any, name: str, a: Any, x: Any) -> Any:
-    """SciPy's values; of large arrays by a kernel, but for the elements that it leaves NaN."""
-    if xp is np and max(getattr(v, "nbytes", 0) for v in (a, x)) >= large.LEAST:
-        found = kernels.elementwise(name, getattr(kernels.incomplete, name), (a, x))
-        if found is not None:
-            missing = np.isnan(found)
-            count = np.count_nonzero(missing)
-            if count <= found.size // 2:
-                if count:
-                    rest = (np.broadcast_to(v, found.shape)[missing] for v in (a, x))
-                    found[missing] = scipy_special(np, name, *rest)
-                return found
-    return scipy_special(xp, name, a, x)
+    return scipy_special.on(xp)(xp, "betainc", a, b, x)
 
 
 # --- what both need -----------------------------------------------------------------
@@ -112,7 +94,7 @@ def _height(xp: Any, a: Any) -> Any:
     for term in reversed(_STIRLING):
         series = series * square + term
     by_series = 0.5 * xp.log(a / (2 * math.pi)) - series * square**0.5
-    direct = below * xp.log(below) - below - scipy_special(xp, "gammaln", below)
+    direct = below * xp.log(below) - below - scipy_special.on(xp)(xp, "gammaln", below)
     return xp.where(large, by_series, direct)
 
 
@@ -156,7 +138,7 @@ def gammainc_by(xp: Any, a: ArrayLike, x: ArrayLike, *, n: int) -> Array:
     a, x = xp.where(valid, a, 1.0), xp.where(valid, x, 1.0)
     start, height = xp.log(x / a), _height(xp, a)
     side = xp.where(start > 0, 1.0, -1.0)
-    shift = xp.log(a) - scipy_special(xp, "digamma", a)
+    shift = xp.log(a) - scipy_special.on(xp)(xp, "digamma", a)
     higher = {k: -polygamma_value(xp, k - 1, a) for k in range(2, n + 1)}
 
     def integrand(s: Any) -> Any:

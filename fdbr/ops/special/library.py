@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.core.array_modules import to_numpy
 from fdbr.core.devices import scipy_of
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe, number_types
 from fdbr.ops.declare import Unknown, elementwise, several
-from fdbr.ops.declare.large import with_threads
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
 from fdbr.ops.elementwise.comparison import where
 
@@ -27,9 +26,10 @@ __all__ = [
 
 
 # Of these, SciPy's loops for float32 give NaN, never end, or are deprecated.
-_IN_FLOAT64 = ("mathieu_", "pro_", "obl_", "bdtr", "nbdtr")
+IN_FLOAT64 = ("mathieu_", "pro_", "obl_", "bdtr", "nbdtr")
 
 
+@Routine
 def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     """A function of `scipy.special` on arrays of a module, in their floating dtype.
 
@@ -37,49 +37,23 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     lacks is computed in host memory.  A function whose values are complex gives them in the
     complex dtype of that precision, and one of several outputs gives a tuple.
     """
-    if xp is np:
-        if _are_plain(operands):
-            function = _function_of_plain(name)
-            out = function and function(*operands)
-            if getattr(out, "dtype", None) is operands[-1].dtype:
-                return out
-    elif getattr(xp, "of_nodes", False):  # those that kernels have
+    if getattr(xp, "of_nodes", False):  # those that kernels have
         return getattr(xp, name)(*operands)
     dtype = float_dtype(*operands)
-    if name.startswith(_IN_FLOAT64):
+    if name.startswith(IN_FLOAT64):
         operands = tuple(
             o.astype(float) if getattr(getattr(o, "dtype", None), "kind", "") == "f" else o
             for o in operands
         )
-    function = _function(xp, name)
+    function = function_of(xp, name)
     if function is not None:
-        several_outputs = getattr(function, "nout", 1) > 1
-        apply = function if several_outputs else functools.partial(_applied, xp, function=function)
-        out = apply(*operands)
+        out = scipy_applied.on(xp)(function, *operands)
         return tuple(_cast(o, dtype) for o in out) if type(out) is tuple else _cast(out, dtype)
     on_host = [operand if is_number(operand) else to_numpy(operand) for operand in operands]
-    out = _function(np, name)(*on_host)
+    out = function_of(np, name)(*on_host)
     if type(out) is tuple:
         return tuple(_cast(xp.asarray(o), dtype) for o in out)
     return _cast(xp.asarray(out), dtype)
-
-
-def _are_plain(operands: tuple[Any, ...]) -> bool:
-    """Whether operands are what they usually are: small arrays of one floating dtype.
-
-    Before the last of them there may be Python's floats, which are weak.
-    """
-    last = operands[-1]
-    if type(last) is not np.ndarray or last.nbytes >= LEAST:
-        return False
-    dtype: Any = last.dtype
-    for x in operands[:-1]:
-        if type(x) is not np.ndarray:
-            if type(x) is not float:
-                return False
-        elif x.dtype is not dtype or x.nbytes >= LEAST:
-            return False
-    return dtype.char in "fd"
 
 
 def _cast(out: Any, dtype: Any) -> Any:
@@ -90,19 +64,16 @@ def _cast(out: Any, dtype: Any) -> Any:
     return out.astype(dtype)
 
 
-@with_threads
-def _applied(xp: Any, *operands: Any, function: Any) -> Any:
+@Routine
+def scipy_applied(function: Any, *operands: Any) -> Any:
+    """Call a function of SciPy."""
     return function(*operands)
 
 
 @functools.cache
-def _function(xp: Any, name: str) -> Any:
+def function_of(xp: Any, name: str) -> Any:
+    """Return a function of `scipy.special` for arrays of a module; `None` if it has none."""
     return getattr(scipy_of(xp, "special"), name, None)
-
-
-@functools.cache
-def _function_of_plain(name: str) -> Any:
-    return None if name.startswith(_IN_FLOAT64) else _function(np, name)
 
 
 def unknown(function: str, operand: str) -> Unknown:
@@ -147,7 +118,7 @@ def _value(name: str, operands: str, doc: str, partials: dict[str, Any]) -> Any:
     public = name.strip("_")
 
     def value(xp: Any, *values: Any) -> Any:
-        return scipy_special(xp, public, *values)
+        return scipy_special.on(xp)(xp, public, *values)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     names = ["xp", *operands.split()]

@@ -31,7 +31,7 @@ def expit(xp: Any, x: ArrayLike) -> Array:
     >>> ops.expit(-700.0) > 0
     True
     """
-    return scipy_special(xp, "expit", x)
+    return scipy_special.on(xp)(xp, "expit", x)
 
 
 @elementwise(x=lambda x: 1 / (x * (1 - x)), heavy=True)
@@ -42,7 +42,7 @@ def logit(xp: Any, x: ArrayLike) -> Array:
     >>> ops.logit(0.5)
     0.0
     """
-    return scipy_special(xp, "logit", x)
+    return scipy_special.on(xp)(xp, "logit", x)
 
 
 @elementwise(x=lambda out: 1 / (3 * out * out), heavy=True)
@@ -81,7 +81,7 @@ def _sinc(xp: Any, x: ArrayLike, *, order: int) -> Array:
 
 def _sine(xp: Any, x: Any, t: Any, n: int) -> Any:
     """``sin(t + n * pi / 2)``; where ``t`` is ``pi * x``, kernels have it to the last digit."""
-    if xp is not np and hasattr(xp, "sinpi"):
+    if hasattr(xp, "sinpi"):
         found = xp.sinpi(x, n)
         return found if n else xp.where(x == 0, t, found)
     return xp.sin(t + n * (math.pi / 2)) if n else xp.sin(t)

@@ -46,7 +46,7 @@ _INFINITE = 1000.0  # where exponentials are so in every dtype
 def _mean_power(xp: Any, x: ArrayLike, *, order: int) -> Array:
     """The derivative of some order of `exprel`: the integral of ``s**order * exp(x * s)``."""
     x = xp.minimum(x, _INFINITE)  # SciPy's series would not come to an end
-    return scipy_special(xp, "hyp1f1", order + 1.0, order + 2.0, x) / (order + 1)
+    return scipy_special.on(xp)(xp, "hyp1f1", order + 1.0, order + 2.0, x) / (order + 1)
 
 
 exprel = scipy_function(
@@ -145,7 +145,7 @@ cotdg = scipy_function(
 )
 def radian(xp: Any, d: ArrayLike, m: ArrayLike, s: ArrayLike) -> Array:
     """Degrees, minutes and seconds as radians."""
-    return scipy_special(xp, "radian", d, m, s)
+    return scipy_special.on(xp)(xp, "radian", d, m, s)
 
 
 # --- Huber's ------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def _decoded(array: Any, leaf: Leaf, given: Any) -> Any:
     if leaf.kind == "scalar":
         return array[()]
     xp = array_module(given)
-    return lock(array if xp is np else xp.asarray(array))
+    return lock(xp.asarray(array))
 
 
 def _compare(function: str, path: Path, expected: Expected, header: Header) -> None:

@@ -11,9 +11,13 @@ from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
 from fdbr.backends.cpu.codegen.math.arithmetic import where
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.core.primitive import implement
+from fdbr.ops.shape.layout import _triangle
 
-__all__ = ["triangle"]
+__all__ = ["triangle", "triangle_of"]
 
+_LARGE = 1 << 14  # elements of a matrix from which on it is copied by strips of rows
+_STRIP = 64  # rows of a strip
 _ROW = 1 << 8  # bytes of a row from which on copying parts of rows is faster than masking
 _SHARE = 1 << 16  # bytes of work that are worth waking a thread
 
@@ -62,6 +66,33 @@ end:
   ret void
 }}
 """
+
+
+@implement(_triangle.primitive, np)
+def triangle_of(xp: Any, x: Any, *, k: int, upper: bool) -> Any:
+    """Compute the value of `triu` and `tril`."""
+    found = triangle(x, k, upper)
+    if found is not None:
+        return found
+    if x.shape[-1] * x.shape[-2] >= _LARGE:
+        return _triangle_by_strips(x, k, upper)
+    return (np.triu if upper else np.tril)(x, k)
+
+
+def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
+    """Compute a triangle by copying and zeroing rows; only blocks on the diagonal are masked."""
+    rows, columns = x.shape[-2:]
+    out = np.empty(x.shape, x.dtype)
+    for start in range(0, rows, _STRIP):
+        stop = min(start + _STRIP, rows)
+        # Columns before `low` are below the diagonal in every row of the strip.
+        low, high = (min(max(i, 0), columns) for i in (start + k, stop + k))
+        of_x, to = x[..., start:stop, :], out[..., start:stop, :]
+        block = (np.triu if upper else np.tril)(of_x[..., low:high], start + k - low)
+        to[..., low:high] = block
+        to[..., :low] = 0 if upper else of_x[..., :low]
+        to[..., high:] = of_x[..., high:] if upper else 0
+    return out
 
 
 def triangle(x: Any, k: int, upper: bool) -> Any:

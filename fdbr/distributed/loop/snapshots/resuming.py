@@ -225,7 +225,7 @@ def _filled(like: Any, values: list[Any]) -> Any:
     for value, (_, given) in zip(values, expected.leaves, strict=True):
         if isinstance(value, np.ndarray):
             xp = array_module(given)
-            value = lock(value if xp is np else xp.asarray(value))
+            value = lock(xp.asarray(value))
         placed.append(value)
     return expected.filled(placed)
 

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.library.gather_scatter import gather_scatter
+from fdbr.backends.cpu.library.gather_scatter import axis_index, gather_scatter
 from fdbr.backends.cpu.runtime import pool
-from fdbr.ops.indexing import axis_index
 
 DTYPES = [
     "float32",

@@ -2,7 +2,7 @@
 
 NumPy reads and writes with one index array several times as fast as with two, and adds twenty
 times as fast; whole rows are added fastest by a product with a sparse matrix.  Large arrays
-indexed along one axis are left to kernels (see `fdbr.ops.indexing.axis_index`).
+indexed along one axis are left to kernels (see `axis_index`).
 """
 
 import importlib
@@ -12,30 +12,48 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.core.util.threads import divide
-from fdbr.ops.indexing.axis_index import (
+from fdbr.backends.cpu.library.gather_scatter.axis_index import (
     index_of_key,
     is_small,
     only_axis,
     read_by_kernel,
     write_by_kernel,
 )
+from fdbr.core.array_modules import copy_of
+from fdbr.core.primitive import implement
+from fdbr.core.util.threads import divide
+from fdbr.ops.indexing import positions, reading
+from fdbr.ops.indexing.keys import join
+from fdbr.ops.indexing.regions import Region
+from fdbr.ops.indexing.segments import _scatter_extreme, element_key, identity_of_extreme
+from fdbr.ops.indexing.writing import _increase
+from fdbr.pytrees.dtypes import is_short
 from fdbr.pytrees.typing import Array
 
-__all__ = ["add_at", "scatter_add", "last_written", "put_at", "read_at", "region_shape"]
+__all__ = ["add_at", "last_written", "put_at", "read_at", "scatter_add"]
 
 _MANY = 1 << 11  # elements from which on flat indices are faster than NumPy's indexing
 _FEW = 1 << 5  # elements that the largest index array has at least: otherwise rows are long
 _PIECE = 1 << 15  # flat indices computed at a time, so that they stay in the caches
 _ROW = 8  # elements of a row from which on a sparse product adds rows faster
 _STACK = 64  # matrices, up to which one sparse product each is faster
+_SOME = 1 << 6  # size of an index array from which on a kernel may be faster
 
 
+@implement(reading.read, np)
+def _read(x: Any, key: Any) -> Any:
+    """Read elements of an array; many of them by a kernel."""
+    for part in key if type(key) is tuple else (key,):
+        if type(part) is np.ndarray and part.size >= _SOME and part.dtype.kind in "iu":
+            found = read_by_kernel(x, key)
+            return x[key] if found is None else found
+    return x[key]
+
+
+@implement(positions.read_at, np)
 def read_at(xp: Any, x: Any, key: Any) -> Any:
     """Read ``x[key]`` as an array in row-major order."""
-    if xp is not np or not isinstance(x, np.ndarray):
-        return x[key]
-    if is_small(x.shape, key, x.itemsize):
+    if not isinstance(x, np.ndarray) or is_small(x.shape, key, x.itemsize):
         return x[key]
     found = read_by_kernel(x, key)
     if found is not None:
@@ -57,7 +75,8 @@ def read_at(xp: Any, x: Any, key: Any) -> Any:
     return out
 
 
-def put_at(out: Any, key: Any, values: Array) -> None:
+@implement(positions.put_at, np)
+def put_at(xp: Any, out: Any, key: Any, values: Any) -> None:
     """Assign ``out[key] = values``, one value for each element, or a scalar; the last stays."""
     if is_small(out.shape, key, out.itemsize):
         out[key] = values
@@ -74,19 +93,23 @@ def put_at(out: Any, key: Any, values: Array) -> None:
         row[flat.indices(piece).reshape(-1)] = values if is_scalar else values[piece].reshape(-1)
 
 
-def scatter_add(shape: tuple[int, ...], key: Any, values: Array) -> Any:
+@implement(positions.sums_at, np)
+def scatter_add(xp: Any, shape: tuple[int, ...], key: Any, values: Array) -> Any:
     """Add values to zeros at a key, each value for repeated indices."""
+    if is_short(values.dtype):
+        return scatter_add(xp, shape, key, values.astype(np.float32)).astype(values.dtype)
     axis = only_axis(key, len(shape)) if values.size >= _MANY else None
     if axis is not None and values.nbytes < LEAST:
         sums = _sum_rows_by_matrix(shape, axis, index_of_key(key), values)
         if sums is not None:
             return sums
     out = np.zeros(shape, dtype=values.dtype)
-    add_at(out, key, values)
+    add_at(xp, out, key, values)
     return out
 
 
-def add_at(out: Any, key: Any, values: Array) -> None:
+@implement(positions.add_at, np)
+def add_at(xp: Any, out: Any, key: Any, values: Array) -> None:
     """Compute ``np.add.at(out, key, values)`` for an array in row-major order."""
     if values.size < _MANY:
         np.add.at(out, key, values)
@@ -202,72 +225,42 @@ def _nonnegative(index: Any, count: int) -> Any:
     return index if least >= 0 else np.where(index < 0, index + count, index)
 
 
-class Region:
-    """The shape of ``x[key]`` for ``x`` of a shape, by NumPy's rules of advanced indexing.
-
-    Attributes
-    ----------
-    before, indexed, after
-        The lengths of its axes: those of the index arrays, and those of slices and new axes
-        before and after them.
-    arrays, lengths
-        The index arrays and integers, and the lengths of the axes that they index.
-    """
-
-    def __init__(self, shape: tuple[int, ...], key: Any) -> None:
-        parts = list(key) if type(key) is tuple else [key]
-        if not any(part is Ellipsis for part in parts):
-            parts.append(Ellipsis)
-        rest = len(shape) - sum(part is not None and part is not Ellipsis for part in parts)
-        if rest < 0:
-            raise IndexError(f"too many indices: {len(shape) - rest} for shape {shape}")
-        lengths = list(reversed(shape))
-        basic: list[int] = []  # lengths of slices and new axes
-        self.arrays: list[Any] = []
-        self.lengths: list[int] = []
-        positions: list[int] = []  # of arrays in the key
-        before = 0  # slices and new axes before the first array
-        for number, part in enumerate(parts):
-            if part is None:
-                basic.append(1)
-            elif part is Ellipsis:
-                basic += [lengths.pop() for _ in range(rest)]
-            elif type(part) is slice:
-                basic.append(len(range(*part.indices(lengths.pop()))))
-            else:
-                before = before if positions else len(basic)
-                positions.append(number)
-                self.arrays.append(part)
-                self.lengths.append(lengths.pop())
-        if not positions or positions[-1] - positions[0] >= len(positions):
-            before = 0
-        self.before, self.after = tuple(basic[:before]), tuple(basic[before:])
-        shapes = [getattr(part, "shape", ()) for part in self.arrays]
-        self.indexed = shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The lengths of all axes."""
-        return (*self.before, *self.indexed, *self.after)
-
-
-def region_shape(shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
-    """Compute the shape of ``x[key]`` for ``x`` of a shape."""
-    if type(key) is tuple and len(key) == 1 and shape and type(key[0]) is np.ndarray:
-        return (*key[0].shape, *shape[1:])  # the usual cases
-    if type(key) is tuple and len(key) == len(shape) and set(map(type, key)) == {np.ndarray}:
-        return np.broadcast(*key).shape
-    return Region(shape, key).shape
-
-
-def last_written(shape: tuple[int, ...], key: Any) -> Any:
+@implement(positions.last_written, np)
+def last_written(xp: Any, shape: tuple[int, ...], key: Any) -> Any:
     """Mark the elements of ``x[key]`` whose index does not occur again later in the key."""
     region = Region(shape, key)
     order = np.arange(math.prod(region.indexed), dtype=np.intc).reshape(region.indexed)
     last = np.empty(region.lengths, dtype=np.intc)
     arrays = tuple(region.arrays)
-    put_at(last, arrays, order)
-    hit = read_at(np, last, arrays) == order
+    put_at(xp, last, arrays, order)
+    hit = read_at(xp, last, arrays) == order
     if not region.before and not region.after:
         return hit
     return np.broadcast_to(hit.reshape(hit.shape + (1,) * len(region.after)), region.shape)
+
+
+# --- operations -----------------------------------------------------------------------
+
+
+@implement(_increase.primitive, np)
+def _increased(xp: Any, x: Any, values: Any, *indices: Any, key: Any) -> Any:
+    if is_short(x.dtype):
+        return _increase.primitive.value(xp, x, values, *indices, key=key)
+    out = copy_of(x) if type(x) is np.ndarray and x.flags.c_contiguous else np.array(x, order="C")
+    if indices:
+        add_at(xp, out, join(key, indices), values)
+    else:
+        out[key] += values
+    return out
+
+
+@implement(_scatter_extreme.primitive, np)
+def _scattered_extreme(
+    xp: Any, x: Any, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
+) -> Any:
+    key, out = element_key(index, axis), np.array(x)
+    if not include_self:
+        out[key] = identity_of_extreme(x.dtype, np, largest)
+    with np.errstate(invalid="ignore"):  # NumPy warns of NaN
+        (np.maximum if largest else np.minimum).at(out, key, src)
+    return out

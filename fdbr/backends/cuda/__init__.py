@@ -1,0 +1,1 @@
+"""What is computed on GPUs by CUDA C."""

@@ -1,0 +1,4 @@
+"""Loads the modules that register implementations of operations in CUDA C."""
+
+# ruff: noqa: F401
+import fdbr.backends.cuda.philox
