@@ -18,7 +18,7 @@ def test_values_that_are_said_to_be_memory_of_their_own_share_none(monkeypatch):
     watched = [p for p in OWN if p.facts.fresh]
 
     def watch(primitive):
-        value = primitive.value
+        value = primitive.host
 
         def checked(xp, *operands, **params):
             out = value(xp, *operands, **params)
@@ -29,7 +29,7 @@ def test_values_that_are_said_to_be_memory_of_their_own_share_none(monkeypatch):
                         assert not np.may_share_memory(out, operand), primitive.name
             return out
 
-        monkeypatch.setattr(primitive, "value", checked)
+        monkeypatch.setattr(primitive, "host", checked)
 
     for primitive in watched:
         watch(primitive)

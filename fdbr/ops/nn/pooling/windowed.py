@@ -26,7 +26,11 @@ from fdbr.ops.shape.creation import asarray, floating
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["avg_pool", "lp_pool", "max_pool", "winners_among"]
+__all__ = [
+    "avg_pool",
+    "lp_pool",
+    "max_pool",
+]
 
 
 def _spatial(shape: Sizes, geometry: Geometry) -> Sizes:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import array_module
-from fdbr.core.primitive import Routine
+from fdbr.core.routine import Routine
 from fdbr.ops.nn.recurrent.steps import Steps
 from fdbr.ops.nn.recurrent.units import parts_of
 
