@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
+from fdbr.core.primitive import registry
 from fdbr.ops.nn.convolution import im2col
 from fdbr.testing import assert_allclose
 from ops.cases_networks import correlated, spread
@@ -99,8 +100,9 @@ def test_batches_of_any_operands_are_what_a_loop_gives(setting, batched):
 
 def test_a_batch_takes_one_product_whatever_its_size(monkeypatch):
     calls = []
-    value = im2col.correlate_kernel
-    monkeypatch.setattr(im2col, "correlate_kernel", lambda *a: calls.append(a) or value(*a))
+    primitive = registry["conv_kernel"]
+    value = primitive.host
+    monkeypatch.setattr(primitive, "host", lambda *a, **k: calls.append(a) or value(*a, **k))
     x, w = numbers(0, 50, 2, 6), numbers(1, 3, 2, 3)
     per_example = fdbr.vmap(fdbr.grad(lambda w, x: ops.conv(x, w).sum()), in_axes=(None, 0))(w, x)
     assert per_example.shape == (50, 3, 2, 3)
@@ -147,18 +149,20 @@ def test_a_single_example_has_no_batch_axis():
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_blocks_of_any_size_give_the_same(monkeypatch, groups):
+def test_blocks_of_any_size_give_the_same(groups):
     x, w = numbers(0, 3, 4, 9, 5), numbers(1, 4, 4 // groups, 3, 2)
+    geometry = im2col.Geometry((3, 2), (2, 1), ((1, 1), (1, 1)), (1, 1))
+    y = numbers(2, 3, 4, *geometry.counts((9, 5)))
 
-    def everything():
-        f = lambda x, w: ops.conv(x, w, stride=(2, 1), padding=1, groups=groups)
-        out, pullback = fdbr.vjp(f, x, w)
-        return out, *pullback(np.cos(np.arange(out.size)).reshape(out.shape))
+    def everything(size):
+        return (
+            im2col.correlate(np, x, w, None, geometry, groups, size),
+            im2col.correlate_transposed(np, y, w, geometry, groups, (9, 5), size),
+            im2col.correlate_kernel(np, x, y, geometry, groups, size),
+        )
 
-    whole = everything()
     for size in (1, 500, 3000):
-        monkeypatch.setattr(im2col, "_BLOCK", size)
-        assert_allclose(everything(), whole, rtol=1e-12, atol=1e-12)
+        assert_allclose(everything(size), everything(1 << 28), rtol=1e-12, atol=1e-12)
 
 
 def test_the_order_of_axes_in_memory_does_not_matter():

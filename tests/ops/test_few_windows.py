@@ -1,11 +1,11 @@
-"""Convolutions of few windows are those of many: small arrays take another way."""
+"""Convolutions of few windows are those of many, though small arrays take another path."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdbr.ops.nn.convolution import im2col
+from fdbr.backends.cpu.library.conv import planner
 from fdbr.ops.nn.windows import Geometry
 from fdbr.testing import assert_allclose
 
@@ -44,14 +44,14 @@ def test_few_windows_are_convolved_as_many_are(case):
 
     def every():
         return (
-            im2col.correlate(np, x, weight, bias, geometry, groups),
-            im2col.correlate_transposed(np, y, weight, geometry, groups, size),
-            im2col.correlate_kernel(np, x, y, geometry, groups),
+            planner.correlate(x, weight, bias, geometry, groups),
+            planner.correlate_transposed(y, weight, geometry, groups, size),
+            planner.correlate_kernel(x, y, geometry, groups),
         )
 
     few = every()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(im2col, "is_small", lambda *given: False)
+        patched.setattr(planner, "is_small", lambda *given: False)
         many = every()
     for ours, theirs in zip(few, many, strict=True):
         assert ours.dtype == theirs.dtype
@@ -62,7 +62,7 @@ def test_columns_that_are_kept_belong_to_their_shapes():
     geometry = Geometry((2,), (1,), ((1, 0),), (1,))
     weight = np.array([[[1.0, 10.0]]])
     found = [
-        im2col.correlate(np, x, weight, None, geometry, 1).tolist()
+        planner.correlate(x, weight, None, geometry, 1).tolist()
         for x in (np.array([[[1.0, 2.0]]]), np.array([[[1.0, 2.0, 3.0]]]), np.array([[[5.0, 6.0]]]))
     ]
     assert found == [[[[10.0, 21.0]]], [[[10.0, 21.0, 32.0]]], [[[50.0, 65.0]]]]

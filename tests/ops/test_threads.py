@@ -369,31 +369,3 @@ def test_per_example_gradients_are_the_same_from_many_threads_at_once(four, smal
         results = list(pool.map(lambda _: gradients(weight, x), range(16)))
     np.testing.assert_allclose(results[0], expected, rtol=1e-12, atol=1e-14)
     assert all(result.tobytes() == results[0].tobytes() for result in results)
-
-
-def test_scratch_of_convolutions_has_a_bound_whatever_threads_come_and_go(monkeypatch):
-    from fdbr.ops.nn.convolution import im2col
-
-    monkeypatch.setattr(im2col, "_free", [])
-    monkeypatch.setattr(im2col, "_MOST", 1 << 20)
-    x, weight = np.ones((2, 8, 24, 24), np.complex64), np.ones((8, 8, 3, 3), np.complex64)
-    wanted = ops.conv(x, weight)
-    together, wrong = threading.Barrier(8), []
-
-    def run():
-        together.wait(30)
-        with im2col._scratch(np) as scratch:  # as a call that others interrupt
-            scratch("columns", (1 << 20,), np.dtype(np.uint8))
-            together.wait(30)
-        if not np.array_equal(ops.conv(x, weight), wanted):
-            wrong.append(threading.get_ident())
-
-    for _ in range(3):
-        threads = [threading.Thread(target=run) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        sizes = [scratch.nbytes for scratch in im2col._free]
-        assert sum(sizes) <= (1 << 20) + max(sizes)
-    assert not wrong

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+import fdbr.backends.cpu.library.registered  # noqa: F401  # implements operations
 from fdbr.backends.cpu.codegen import element_code, formulas
 from fdbr.backends.cpu.codegen.small_kernels import is_small
 from fdbr.backends.cpu.exec.block_log import Log
@@ -16,7 +17,6 @@ from fdbr.backends.cpu.library.conv.window_fusion import fuse_windows
 from fdbr.backends.cpu.library.dispatch import VALUES
 from fdbr.backends.cpu.runtime import background, compiling, machine
 from fdbr.compiler.backend import Backend, Compiled, register
-from fdbr.compiler.ir import op
 from fdbr.compiler.ir.basic_blocks import BasicBlock
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
 from fdbr.core.expr import FLOATS
@@ -59,7 +59,7 @@ class _Cpu(Backend):
         return is_large(variable)
 
     def has_own(self, primitive: Primitive) -> bool:
-        return primitive is op.SUM_OF_ROWS or primitive in VALUES
+        return primitive in VALUES or primitive.host is not primitive.value
 
     def lay_out(self, program: Program) -> Program:
         return lay_batch_last(program)

@@ -1,4 +1,5 @@
 """Loads the modules that register implementations of operations in CUDA C."""
 
 # ruff: noqa: F401
+import fdbr.backends.cuda.adam
 import fdbr.backends.cuda.philox

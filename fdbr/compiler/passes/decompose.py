@@ -42,8 +42,7 @@ def decompose(program: Program) -> Program:
     backend = backend_of(program)
 
     def pays(step: Instruction, parts: Program) -> bool:
-        large = _is_large(step, backend) or step.primitive is op.SCALED_AND_MOVED
-        return large or _is_small(parts, backend)
+        return _is_large(step, backend) or _is_small(parts, backend)
 
     return _taken_apart(program, lambda step: step.primitive.facts.compound, pays)
 

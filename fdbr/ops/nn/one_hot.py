@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-
 from fdbr.core.array_modules import array_module
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
@@ -14,9 +13,9 @@ from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import expand_dims
 from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
-__all__ = ["one_hot"]
-
-_MANY = 1 << 12  # elements from which on writing the ones is faster than comparing all elements
+__all__ = [
+    "one_hot",
+]
 
 
 @public("fdbr.ops")
@@ -66,20 +65,15 @@ def one_hot(
     position = normalize_axis(axis, indices.ndim + 1, "one_hot")
     is_counted = None if ignore_label is None else indices != ignore_label
     indices = checked_labels("one_hot", indices, count, is_counted, what="indices")
-    if type(indices) is np.ndarray and position == indices.ndim and indices.size * count >= _MANY:
-        return _scatter_ones(indices, is_counted, count, dtype)
+    return ones_at(indices, is_counted, count, position, dtype)
+
+
+@Routine
+def ones_at(indices: Any, is_counted: Any, count: int, position: int, dtype: Any) -> Any:
+    """Compute 1 at each index that is counted and 0 elsewhere, along a new axis."""
     classes = array_module(indices).arange(count)
     classes = classes.reshape((-1, *(1,) * (indices.ndim - position)))
     ones = expand_dims(indices, axis=position) == classes
     return astype(
         ones if is_counted is None else ones & expand_dims(is_counted, axis=position), dtype
     )
-
-
-def _scatter_ones(indices: Any, is_counted: Any, count: int, dtype: Any) -> Any:
-    """Write 1 at each index that is not ignored into zeros."""
-    one = astype(np.ones(1), dtype)
-    out = np.zeros((*indices.shape, count), one.dtype)
-    rows = np.arange(indices.size) if is_counted is None else is_counted.reshape(-1).nonzero()[0]
-    out.reshape(-1, count)[rows, indices.reshape(-1)[rows]] = one[0]
-    return out

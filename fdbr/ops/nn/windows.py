@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fdbr.backends.cpu.library.conv.windows_text import Windows
 from fdbr.errors.checks import describe, index
 
 __all__ = [
@@ -40,6 +39,11 @@ class Geometry(NamedTuple):
     def extents(self) -> Sizes:
         """Return the length of a window, from its first element to its last."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    @property
+    def is_disjoint(self) -> bool:
+        """Whether windows do not overlap, so that nothing needs to be summed."""
+        return all(step >= n for step, n in zip(self.stride, self.extents(), strict=True))
 
     @_cached
     def counts(self, size: Sizes) -> Sizes:
@@ -98,12 +102,6 @@ class Geometry(NamedTuple):
             if step != 1 or before < 0 or n - m + low < 0:
                 return None
         return self._replace(padding=tuple(pairs))
-
-    @_cached
-    def windows(self) -> Windows:
-        """Convert to the form for kernels, which do not need the padding at the end."""
-        before = tuple([low for low, _ in self.padding])
-        return Windows(self.kernel, self.stride, before, self.dilation)
 
     @_cached
     def interior(self, size: Sizes) -> tuple[slice, ...]:

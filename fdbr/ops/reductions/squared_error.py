@@ -7,13 +7,14 @@ for each of them and of their derivatives.
 import math
 from typing import Any
 
+from fdbr.core.routine import Routine
 from fdbr.ops.declare import elementwise, opaque, shifted
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.elementwise.arithmetic import negative
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["squared_distance", "squares", "squares_about_mean"]
+__all__ = ["squared_distance", "squares", "squares_about_mean", "sums_at_once"]
 
 
 @elementwise(x=lambda scale: scale, y=lambda scale: -scale, scale=lambda x, y: x - y)
@@ -51,9 +52,18 @@ def _batch_pair(apply: Any, values: Any, batched: Any, size: int, params: Any) -
         lambda t, x, y, axes: -_distance_jvp(t, x, y, axes),
     ),
     batch=_batch_pair,
+    compound=True,
+    fresh=True,
+    total=True,
 )
 def _squared_distance(xp: Any, x: ArrayLike, y: ArrayLike, *, axes: tuple[int, ...]) -> Array:
     return squares(axes, x, y)
+
+
+@Routine
+def sums_at_once(x: Any) -> bool:
+    """Whether `squared_distance` takes less time than subtraction, product and sum."""
+    return False
 
 
 def squared_distance(x: Array, y: Array, axes: tuple[int, ...]) -> Any:

@@ -2,15 +2,10 @@
 
 from typing import Any
 
-import numpy as np
-
-from fdbr import ops
-from fdbr.core.array_modules import array_module
-from fdbr.core.devices import kernel
+from fdbr.core.array_modules import array_module, is_array
 from fdbr.core.tracer import Tracer
 from fdbr.errors.public import public
-from fdbr.pytrees.dtypes import dtype_kind
-from fdbr.train.optim.arithmetic import divided, plus, square
+from fdbr.ops.moments import adam_step
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.leafwise import leafwise, zeros
 from fdbr.train.optim.numbers import LearningRate, check_decays, check_positive
@@ -106,37 +101,13 @@ def scale_by_adam(
     )
 
 
-# The same as `_moved`, for a GPU, where each of its steps would be a kernel.
-_KERNEL = (
-    "T g, T mu, T nu, T b1, T rest1, T b2, T rest2, T weight1, T weight2, T eps, T eps_root",
-    "T new_mu, T new_nu, T change",
-    """
-    new_mu = b1 * mu + rest1 * g;
-    new_nu = b2 * nu + rest2 * g * g;
-    change = new_mu / weight1 / (sqrt(new_nu / weight2 + eps_root) + eps);
-    """,
-    "fdbr_adam",
-)
-
-
 def _moved(
     g: Any, mu: Any, nu: Any, constants: Any, weights: Any, nesterov: bool
 ) -> tuple[Any, Any, Any]:
     """The next moments of a leaf, and its update."""
-    b1, b2, eps, eps_root = constants
-    weight1, weight2, ahead = weights
-    floats = all(type(value) is float for value in (*constants, weight1, weight2))
-    traced = any(isinstance(leaf, Tracer) for leaf in (g, mu, nu))
-    if type(g) is not np.ndarray and floats and not nesterov and not traced:
-        compiled = kernel(array_module(g, mu, nu), *_KERNEL)
-        if compiled is not None and g.dtype == mu.dtype == nu.dtype and dtype_kind(g.dtype) == "f":
-            numbers = b1, 1 - b1, b2, 1 - b2, weight1, weight2, eps, eps_root
-            moved: tuple[Any, Any, Any] = compiled(g, mu, nu, *numbers)
-            return moved
-    mu = plus(b1 * mu, (1 - b1) * g)
-    nu = plus(b2 * nu, (1 - b2) * square(g))
-    ratio = plus(b1 / ahead * mu, (1 - b1) / weight1 * g) if nesterov else mu / weight1
-    return mu, nu, divided(ratio, plus(ops.sqrt(nu / weight2 + eps_root), eps))
+    plain = all(is_array(leaf) and not isinstance(leaf, Tracer) for leaf in (g, mu, nu))
+    step = adam_step.on(array_module(g, mu, nu)) if plain else adam_step.definition
+    return step(g, mu, nu, constants, weights, nesterov)  # type: ignore[no-any-return]
 
 
 @public("fdbr.train.optim")

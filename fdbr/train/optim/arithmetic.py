@@ -11,7 +11,7 @@ from typing import Any
 
 from fdbr import ops
 from fdbr.core.tracer import Tracer
-from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.ops.moments import square
 
 __all__ = ["averaged", "divided", "in_parts", "norm", "of_all_parts", "plus", "square"]
 
@@ -38,14 +38,6 @@ def divided(fresh: Any, other: Any) -> Any:
         return fresh / other
     fresh /= other
     return fresh
-
-
-def square(g: Any) -> Any:
-    """The square of real elements, the squared absolute value of complex ones."""
-    if hasattr(g, "dtype") and dtype_kind(g.dtype) == "c":
-        real, imag = ops.real(g), ops.imag(g)
-        return real * real + imag * imag
-    return g * g
 
 
 def averaged(mean: Any, new: Any, decay: Any) -> Any:

@@ -54,6 +54,11 @@ def _squared_distance(xp: Any, x: Any, y: Any, *, axes: tuple[int, ...]) -> Any:
     return by_rows(squared_error.squares, axes, x, y)
 
 
+@implement(squared_error.sums_at_once, np)
+def _sums_at_once(x: Any) -> bool:
+    return x.dtype.char in "fd" and x.nbytes >= LEAST
+
+
 @implement(squared_error._about_mean.primitive, np)
 def _about_mean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     mean = accumulate(x, axes, keepdims=True) / math.prod([x.shape[axis] for axis in axes])

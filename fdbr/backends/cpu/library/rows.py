@@ -10,8 +10,10 @@ from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.library.elementwise import LONG, SHARE
 from fdbr.core.array_modules import array_module
-from fdbr.core.primitive import Primitive
+from fdbr.core.primitive import Primitive, implement
 from fdbr.core.util.threads import divide, parts
+from fdbr.ops.declare.rows import along_axes, exp_over, max_along, mean_along
+from fdbr.ops.declare.unbroadcast import accumulate
 
 __all__ = ["along_rows", "by_rows", "by_stages", "reduces_by_kernel"]
 
@@ -19,6 +21,7 @@ __all__ = ["along_rows", "by_rows", "by_stages", "reduces_by_kernel"]
 # arrays: from `LEAST` / 16 bytes on.
 _ROWS = 16
 _array = np.ndarray
+_largest: Any = np.maximum.reduce  # what the method ``max`` calls, without its overhead
 
 
 def along_rows(primitive: Primitive) -> Callable[..., Any]:
@@ -89,3 +92,32 @@ def by_stages(function: Any, axes: tuple[int, ...], x: Any) -> Any:
     for run in kernels.stages(x, axes):
         x = by_rows(function, run, x)
     return x
+
+
+@implement(along_axes, np)
+def _along_axes(
+    x: Any, function: Any, axes: tuple[int, ...], *others: Any, name: Any = None
+) -> Any:
+    return by_rows(function, axes, x, *others, name=name)
+
+
+# --- parts of functions along axes, on small arrays -------------------------------------
+
+
+@implement(max_along, np)
+def _max_along(x: Any, axes: tuple[int, ...]) -> Any:
+    return _largest(x, axes, None, None, True)
+
+
+@implement(mean_along, np)
+def _mean_along(x: Any, axes: tuple[int, ...]) -> Any:
+    if not x.size:
+        return x.mean(axis=axes, keepdims=True)
+    total = accumulate(x, axes, keepdims=True)
+    total /= x.size // total.size
+    return total
+
+
+@implement(exp_over, np)
+def _exp_over(x: Any) -> Any:
+    return np.exp(x, out=x)

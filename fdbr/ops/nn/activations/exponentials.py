@@ -4,13 +4,12 @@ import math
 from math import inf, nan
 from typing import Any
 
-import numpy as np
-
 from fdbr.core.array_modules import array_module
+from fdbr.core.routine import Routine
 from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.declare import elementwise, opaque, shifted
-from fdbr.ops.declare.large import along_rows, by_rows
+from fdbr.ops.declare.rows import along_axes, exp_over
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import ceil, clipped
@@ -20,14 +19,14 @@ from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.reductions.reduce import kept_shape
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import reshape
-from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["log_softmax", "logsumexp", "relu", "softmax"]
-
-_LARGE = 1 << 12  # elements below which `maximum` with an array of zeros is faster than clipping
-_FEW = 1 << 6  # numbers that Python sums faster than NumPy
-_max: Any = np.maximum.reduce
+__all__ = [
+    "log_softmax",
+    "logsumexp",
+    "relu",
+    "softmax",
+]
 
 
 @elementwise(x=lambda out: out > 0, heavy="backward")
@@ -38,40 +37,18 @@ def relu(xp: Any, x: ArrayLike) -> Array:
     >>> ops.relu(-1.0), ops.relu(2.0)
     (0.0, 2.0)
     """
-    if getattr(x, "size", _LARGE) < _LARGE and x.itemsize > 2:
-        # `maximum` with a number is slower.  Of zeros of both signs it returns the second operand,
-        # as `clipped` does.
-        return xp.maximum(xp.zeros(x.shape, dtype=x.dtype), x)
     return clipped(xp, x, 0, inf)
 
 
-def _minus_max(xp: Any, x: Any, axes: tuple[int, ...], replacement: float) -> tuple[Any, Any]:
+@Routine
+def minus_max(x: Any, axes: tuple[int, ...], replacement: float) -> tuple[Any, Any]:
     """Return ``x - m`` and the maximum ``m``, replaced by a number where it is not finite."""
+    xp = array_module(x)
     if not x.size and 0 in [x.shape[i] for i in axes]:
         return x + 0, xp.zeros(kept_shape(x.shape, axes), dtype=x.dtype)
-    if type(x) is np.ndarray and dtype_kind(x.dtype) == "f":
-        largest = _max(x, axes, None, None, True)
-        if largest.size <= _FEW:
-            finite = math.isfinite(sum(largest.reshape(-1).tolist()))
-        else:
-            finite = np.logical_and.reduce(np.isfinite(largest), None)
-    else:
-        largest, finite = x.max(axis=axes, keepdims=True), False
-    if not finite:
-        largest = xp.where(xp.isfinite(largest), largest, xp.full_like(largest, replacement))
+    largest = x.max(axis=axes, keepdims=True)
+    largest = xp.where(xp.isfinite(largest), largest, xp.full_like(largest, replacement))
     return x - largest, largest
-
-
-def max_along(x: Any, axes: tuple[int, ...]) -> Any:
-    """Return the maximum over axes, kept with length 1."""
-    if type(x) is np.ndarray:
-        return _max(x, axes, None, None, True)
-    return x.max(axis=axes, keepdims=True)
-
-
-def exp_in_place(xp: Any, x: Any) -> Any:
-    """Overwrite an array with its exponential; the caller must have the only reference."""
-    return np.exp(x, out=x) if type(x) is np.ndarray else xp.exp(x)
 
 
 def _softmax_vjp(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
@@ -80,20 +57,19 @@ def _softmax_vjp(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
 
 @opaque(
     x=(
-        lambda ct, out, axes: by_rows(_softmax_vjp, axes, out, ct),
-        lambda t, out, axes: by_rows(_softmax_vjp, axes, out, t),
+        lambda ct, out, axes: along_axes(out, _softmax_vjp, axes, ct),
+        lambda t, out, axes: along_axes(out, _softmax_vjp, axes, t),
     ),
     batch=shifted("axes"),
     compound=True,
     fresh=True,
     total=True,
 )
-@along_rows
 def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not x.size:
         return x.copy()
-    shifted, _ = _minus_max(xp, x, axes, nan)
-    weights = exp_in_place(xp, shifted)
+    shifted, _ = minus_max(x, axes, nan)
+    weights = exp_over(shifted)
     weights *= 1 / accumulate(weights, axes, keepdims=True)
     return weights
 
@@ -129,7 +105,7 @@ def _log_softmax_jvp(t: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _log_softmax_vjp(ct: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    return by_rows(_log_softmax_vjp_of_rows, axes, out, ct)
+    return along_axes(out, _log_softmax_vjp_of_rows, axes, ct)
 
 
 def _log_softmax_vjp_of_rows(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
@@ -143,11 +119,10 @@ def _log_softmax_vjp_of_rows(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
     fresh=True,
     total=True,
 )
-@along_rows
 def _log_softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not x.size:
         return x.copy()
-    shifted, _ = _minus_max(xp, x, axes, nan)
+    shifted, _ = minus_max(x, axes, nan)
     shifted -= xp.log(accumulate(xp.exp(shifted), axes, keepdims=True))
     return shifted
 
@@ -179,17 +154,23 @@ def log_softmax(
 
 def _softmax_of(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     """The softmax, the derivative of `logsumexp`; 0 where the result is -inf."""
-    out = reshape(where(out == -inf, 0, out), kept_shape(x.shape, axes))
-    if type(out) is np.ndarray and np.isfinite(out).all():
-        return by_rows(_softmax_of_rows, axes, x, out)
+    return softmax_of_finite(
+        x, reshape(where(out == -inf, 0, out), kept_shape(x.shape, axes)), axes
+    )
+
+
+@Routine
+def softmax_of_finite(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """The softmax for results of `logsumexp` that are not -inf."""
     same = x == out  # includes equal infinities, whose difference would be NaN
     weights = exp(where(same, 0, x) - where(same, 0, out))
     total = accumulate(weights, axes, keepdims=True)  # 1 up to the rounding of out
     return weights * (1 / where(total == 0, 1, total))
 
 
-def _softmax_of_rows(axes: tuple[int, ...], x: Any, out: Any) -> Any:
-    weights = exp_in_place(array_module(x), x - out)
+def softmax_of_rows(axes: tuple[int, ...], x: Any, out: Any) -> Any:
+    """The same along rows, for finite results."""
+    weights = exp_over(x - out)
     total = accumulate(weights, axes, keepdims=True)
     weights *= 1 / where(total == 0, 1, total)
     return weights
@@ -207,14 +188,14 @@ def _logsumexp_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     x=(_logsumexp_vjp, _logsumexp_jvp), batch=shifted("axes"), compound=True, fresh=True, total=True
 )
 def _logsumexp(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
-    out = by_rows(_logsumexp_of_rows, axes, x)
+    out = along_axes(x, _logsumexp_of_rows, axes)
     return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
 
 def _logsumexp_of_rows(axes: tuple[int, ...], x: Any) -> Any:
     xp = array_module(x)
-    shifted, largest = _minus_max(xp, x, axes, 0)
-    total = accumulate(exp_in_place(xp, shifted), axes, keepdims=True)
+    shifted, largest = minus_max(x, axes, 0)
+    total = accumulate(exp_over(shifted), axes, keepdims=True)
     empty = total == 0  # all elements are -inf
     out = largest + xp.log(xp.where(empty, xp.ones_like(total), total))
     return xp.where(empty, xp.full_like(out, -inf), out)

@@ -3,9 +3,7 @@
 import math
 from typing import Any
 
-import numpy as np
-
-from fdbr.backends.cpu.codegen.math.normal import TAIL, TAIL_RATE
+from fdbr.core.routine import Routine
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
@@ -41,10 +39,9 @@ _LOG_TWO = math.log(2)
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
-def _positive(x: Any) -> Any:
+@Routine
+def indicator(x: Any) -> Any:
     """1 where ``x`` is positive and 0 elsewhere, in the dtype of ``x``; faster than `where`."""
-    if type(x) is np.ndarray:
-        return (x > 0).astype(x.dtype)
     return astype(x > 0, result_type(x))
 
 
@@ -106,7 +103,7 @@ def clipped_relu(x: ArrayLike, /, z: float = 20.0) -> Array:
     return _hard_limits(x, low=0, high=float(z))
 
 
-@elementwise(x=lambda x, slope: slope + (1 - slope) * _positive(x), heavy=True, compound=True)
+@elementwise(x=lambda x, slope: slope + (1 - slope) * indicator(x), heavy=True, compound=True)
 def _leaky_relu(xp: Any, x: ArrayLike, *, slope: float) -> Array:
     if getattr(x, "itemsize", 8) <= 2:
         slope = as_weak(slope, x)
@@ -141,8 +138,8 @@ def leaky_relu(
 
 
 def _elu_derivative(x: Any, above: float, scale: float, alpha: float) -> Any:
-    positive = _positive(x)
-    return above * positive + (1 - positive) * (scale / alpha) * exp(minimum(x, 0) / alpha)
+    share = indicator(x)
+    return above * share + (1 - share) * (scale / alpha) * exp(minimum(x, 0) / alpha)
 
 
 @elementwise(x=_elu_derivative, heavy=True, compound=True)
@@ -240,9 +237,6 @@ def softplus(x: ArrayLike, /, beta: float = 1.0, threshold: float | None = None)
 def _softplus(xp: Any, x: ArrayLike, *, beta: float) -> Array:
     """``log(1 + exp(beta * x)) / beta``."""
     refuse_complex("softplus", x)
-    if type(x) is np.ndarray and x.size < _SMALL and beta == 1:
-        return np.logaddexp(x, 0)
-    # For many elements this takes a tenth of the time of logaddexp.
     low, high = (0, math.inf) if beta > 0 else (-math.inf, 0)
     rest = xp.abs(x) if math.fabs(beta) == 1 else math.fabs(beta) * xp.abs(x)
     rest = xp.log1p(xp.exp(-rest))
@@ -258,8 +252,6 @@ def log_sigmoid(xp: Any, x: ArrayLike) -> Array:
     -1000.0
     """
     refuse_complex("log_sigmoid", x)
-    if type(x) is np.ndarray and x.size < _SMALL:
-        return 0 - np.logaddexp(-x, 0)  # +0 for large numbers, as below
     return clipped(xp, x, -math.inf, 0) - xp.log1p(xp.exp(-xp.abs(x)))
 
 
@@ -306,50 +298,16 @@ def silu(xp: Any, x: ArrayLike) -> Array:
     return x * (sigmoid(x) if is_traced(x) else sigmoid.primitive.on(xp)(xp, x))
 
 
-_SMALL = 1 << 6  # elements, below which one call of NumPy is faster than several
-_FEW = 1 << 10  # elements, below which SciPy's ndtr is faster
-_TAIL_END = 40.0  # the tail is 0 in float32 from here on
-
-
-def _normal_tail(t: Any) -> Any:
-    """``1 - ndtr(t)`` of float32 arrays ``t >= 0``, by the polynomial that kernels use."""
-    share = TAIL_RATE * t
-    share += 1
-    np.reciprocal(share, out=share)
-    variable = 1 - 2 * share
-    total = TAIL[-1] * variable
-    for term in reversed(TAIL[1:-1]):
-        total += term
-        total *= variable
-    total += TAIL[0]
-    total *= share
-    total *= gaussian.primitive.host(np, t, rate=0.5)
-    total *= 0.5
-    return total
-
-
-def _magnitude(x: Any) -> Any:
-    return clipped(np, np.abs(x), 0, _TAIL_END)
-
-
-def _is_fast(x: Any) -> bool:
-    return type(x) is np.ndarray and x.dtype == np.float32 and x.size >= _FEW
-
-
 @elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True)
 def _normal_cdf(xp: Any, x: Array) -> Array:
-    if not _is_fast(x):
-        return ndtr.primitive.on(xp)(xp, x)
-    return xp.abs((x > 0) - _normal_tail(_magnitude(x)))
+    return ndtr.primitive.on(xp)(xp, x)
 
 
 @elementwise(
     x=lambda x: _normal_cdf(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True
 )
 def _gelu(xp: Any, x: ArrayLike) -> Array:
-    if not _is_fast(x):
-        return x * ndtr.primitive.on(xp)(xp, x)
-    return x * _normal_cdf.primitive.on(xp)(xp, x)
+    return x * ndtr.primitive.on(xp)(xp, x)
 
 
 def _gelu_tanh_derivative(x: Any) -> Any:

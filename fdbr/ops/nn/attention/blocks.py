@@ -11,8 +11,8 @@ from typing import Any
 
 from fdbr.ops.declare import constant, fit, opaque
 from fdbr.ops.declare.batches import spread
+from fdbr.ops.declare.rows import exp_over
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.nn.activations.exponentials import exp_in_place
 from fdbr.ops.nn.attention.pieces import Blocks, Settings
 from fdbr.ops.nn.attention.weights import attention_weights
 from fdbr.ops.products import matmul
@@ -169,7 +169,7 @@ def _add_cotangents(
     blocks: Blocks, index: Any, rows: slice, per_query: Any, cotangents: Any
 ) -> None:
     """Add the cotangents from the queries of a block."""
-    xp, settings = blocks.xp, blocks.settings
+    settings = blocks.settings
     ct, out, logs = (blocks.select(x, index)[..., rows, :] for x in per_query)
     query = blocks.select(blocks.query, index)[..., rows, :] * settings.scale
     key, value = blocks.select(blocks.key, index), blocks.select(blocks.value, index)
@@ -179,7 +179,7 @@ def _add_cotangents(
     for columns in blocks.columns(rows):
         weights = blocks.scores(query, index, rows, columns)
         weights -= logs
-        weights = exp_in_place(xp, weights)
+        weights = exp_over(weights)
         d_scores = ct @ value[..., columns, :].swapaxes(-1, -2)
         with_dropout = weights
         if dropout_factors is not None:

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.ops.nn.activations.exponentials import exp_in_place
+from fdbr.core.routine import Routine
+from fdbr.ops.declare.rows import exp_over
 from fdbr.ops.philox import random_words
 
-__all__ = ["Blocks", "Settings"]
+__all__ = ["Blocks", "Settings", "block_sizes"]
 
-_QUERIES, _KEYS = 128, 1024  # of a block on the CPU, so that its weights stay in a cache
-_MANY = 1 << 12  # queries and keys of a block on a GPU, where each kernel launch costs time
+_QUERIES = _KEYS = 1 << 12  # of a block, as each kernel launch on a GPU costs time
 
 
 class Settings(NamedTuple):
@@ -46,6 +46,12 @@ class Settings(NamedTuple):
     size: int | None
 
 
+@Routine
+def block_sizes(query: Any) -> tuple[int, int]:
+    """Return the numbers of queries and of keys in a block."""
+    return _QUERIES, _KEYS
+
+
 class Blocks:
     """Attention computed for some queries and some keys at a time."""
 
@@ -57,9 +63,9 @@ class Blocks:
         arrays = (query, key, value, mask, seed)
         self.lead = np.broadcast_shapes(*(x.shape[:-2] for x in arrays))
         self.queries, self.keys = query.shape[-2], key.shape[-2]
-        few, many = (_QUERIES, _KEYS) if xp is np else (_MANY, _MANY)
-        self.height, self.width = settings.size or few, settings.size or many
-        self.block_weights = few * many
+        queries, keys = block_sizes(query)
+        self.height, self.width = settings.size or queries, settings.size or keys
+        self.block_weights = queries * keys
         if settings.rate:  # random numbers are drawn for whole rows
             self.width = self.keys
             if math.prod(self.lead) * self.queries * self.keys <= self.block_weights:
@@ -110,7 +116,7 @@ class Blocks:
                 largest = xp.maximum(largest, running_max)
             shift = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
             scores -= shift
-            weights = exp_in_place(xp, scores)
+            weights = exp_over(scores)
             part = weights.sum(axis=-1, keepdims=True)
             dropout_factors = self.dropout_factors(index, rows)
             product = (weights if dropout_factors is None else weights * dropout_factors) @ value[

@@ -5,25 +5,30 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import array_module
+from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.indexing.axis_index import iota_along
 from fdbr.ops.indexing.positions import checked_index
 from fdbr.ops.indexing.reading import along_axis
 from fdbr.ops.nn.losses.checks import values_of
 from fdbr.ops.shape.manipulation import expand_dims, squeeze
 
-__all__ = ["label_key", "checked_labels", "select_labels", "counted_labels", "check_labels"]
+__all__ = [
+    "are_classes",
+    "check_labels",
+    "checked_labels",
+    "counted_labels",
+    "label_key",
+    "select_labels",
+]
 
-_A_HANDFUL = 1 << 6  # labels that Python checks faster than NumPy
 _UNSIGNED = np.dtype(np.uint64)
 
 
 def label_key(xp: Any, labels: Any) -> tuple[Any, ...]:
     """Make the key that selects the element of each label along the last axis."""
     if labels.ndim == 1:
-        count = len(labels)
-        return (iota_along(count, 0, 1) if xp is np else xp.arange(count)), labels
+        return xp.arange(len(labels)), labels
     ones = (1,) * labels.ndim
     grid = [
         xp.arange(n).reshape((*ones[:i], n, *ones[i + 1 :])) for i, n in enumerate(labels.shape)
@@ -31,10 +36,9 @@ def label_key(xp: Any, labels: Any) -> tuple[Any, ...]:
     return (*grid, labels)
 
 
+@Routine
 def select_labels(x: Any, labels: Any) -> Any:
     """Select the element of each label along the last axis."""
-    if type(x) is type(labels) is np.ndarray:
-        return x[label_key(np, labels)]
     return squeeze(along_axis(x, expand_dims(labels, axis=-1), x.ndim - 1), axis=-1)
 
 
@@ -71,7 +75,7 @@ def checked_labels(
         labels = where(counted, labels, 0)
     if array_module(labels) is not np:
         return checked_index(labels, least=0, count=classes, name=name, error=ValueError)
-    if not _are_classes(labels, classes):
+    if not are_classes(labels, classes):
         hint = " (ignore_label names one that is left out)" if hint is None else hint
         values = values_of(labels)
         raise ValueError(
@@ -81,11 +85,9 @@ def checked_labels(
     return labels
 
 
-def _are_classes(labels: Any, classes: int) -> bool:
+@Routine
+def are_classes(labels: Any, classes: int) -> bool:
     """Whether all labels are indices of classes."""
-    if type(labels) is np.ndarray and 0 < labels.size <= _A_HANDFUL:
-        each = labels.reshape(-1).tolist()
-        return min(each) >= 0 and max(each) < classes
     # Negative labels are large as unsigned integers, so that one comparison is enough.
     values = values_of(labels)  # `None` if there are none
     if not labels.size or (values is not None and not values.size):

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from fdbr.core.tracer import plain
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
-from fdbr.ops.declare.large import is_large
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import abs, clip, clipped
 from fdbr.ops.nn.activations.nonlinearities import softplus
@@ -17,7 +17,7 @@ from fdbr.ops.nn.losses.checks import (
     weighted_mean,
 )
 from fdbr.ops.reductions.reduce import sum
-from fdbr.ops.reductions.squared_error import squared_distance
+from fdbr.ops.reductions.squared_error import squared_distance, sums_at_once
 from fdbr.ops.shape.creation import asarray
 from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
@@ -230,7 +230,7 @@ def mean_squared_error(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = 
 
 
 def _squared(x: Any, y: Any, reduction: str) -> Any:
-    if reduction != "none" and x.dtype == y.dtype and is_large(x):
+    if reduction != "none" and x.dtype == y.dtype and sums_at_once(plain(x)):
         total = squared_distance(x, y, tuple(range(x.ndim))).reshape(())
         return total / x.size if reduction == "mean" else total
     difference = x - y

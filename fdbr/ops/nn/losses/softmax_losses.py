@@ -2,32 +2,22 @@
 
 from typing import Any
 
-import numpy as np
-
 from fdbr.core.array_modules import array_module
-from fdbr.core.tracer import Tracer
-from fdbr.core.util.threads import divide, slices
+from fdbr.core.routine import Routine
 from fdbr.ops.declare import indexed, opaque
 from fdbr.ops.declare.batches import spread
-from fdbr.ops.declare.large import by_rows, is_large
+from fdbr.ops.declare.rows import along_axes, exp_over, max_along
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.devices import beside
 from fdbr.ops.elementwise.exponential import exp
-from fdbr.ops.nn.activations.exponentials import exp_in_place, log_softmax, max_along
+from fdbr.ops.nn.activations.exponentials import log_softmax
 from fdbr.ops.nn.losses.labels import label_key, select_labels
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import squeeze
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["hard_losses", "soft_losses", "take_at_labels"]
-
-_FEW = 64  # classes, below which NumPy reduces faster if they are not the innermost axis
-
-_MANY = 1 << 10  # elements, below which moving the axis does not pay
-_LONG = 1 << 22  # bytes of logits from which on examples are divided among threads
-_SHARE = 1 << 19  # bytes that a thread computes at a time
-
+__all__ = ["hard_losses", "label_losses", "soft_losses", "take_at_labels"]
 
 # --- with labels --------------------------------------------------------------------
 
@@ -76,54 +66,27 @@ def _cross_entropy_jvp(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
 )
 def _cross_entropy(xp: Any, x: ArrayLike, labels: ArrayLike) -> Any:
     """Compute each example's loss, and the softmax, which the derivative needs."""
-    if type(x) is not np.ndarray or x.nbytes < _LONG or x.shape[-1] >= _FEW:
-        return _losses(xp, x, labels)
-    loss = np.empty(x.shape[:-1], x.dtype)
-    shares = np.empty(x.shape, x.dtype, order="F")
-
-    def work(piece: slice) -> None:
-        loss[piece], shares[piece] = _losses(xp, x[piece], labels[piece])
-
-    divide(work, slices(x, _SHARE))
-    return loss, shares
+    shares, largest, total = along_axes(x, _softmax_parts, (x.ndim - 1,))
+    return label_losses(xp, x, labels, largest, total), shares
 
 
-def _losses(xp: Any, x: Any, labels: Any) -> Any:
-    if x.shape[-1] < _FEW and type(x) is np.ndarray and x.size >= _MANY:
-        x = np.asfortranarray(x)
-    shares, largest, total = by_rows(_softmax_parts, (x.ndim - 1,), x)
-    loss = xp.log(total[..., 0]) - (x[label_key(xp, labels)] - largest[..., 0])
-    return loss, shares
+def label_losses(xp: Any, x: Any, labels: Any, largest: Any, total: Any) -> Any:
+    """Compute the losses from the largest logit and the sum of exponentials of each example."""
+    return xp.log(total[..., 0]) - (x[label_key(xp, labels)] - largest[..., 0])
 
 
 def _softmax_parts(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
     """Return the softmax, the largest logit, and the sum of exponentials."""
     largest = max_along(x, axes)
-    weights = exp_in_place(array_module(x), x - largest)
+    weights = exp_over(x - largest)
     total = accumulate(weights, axes, keepdims=True)
     weights *= 1 / total
     return weights, largest, total
 
 
-def _max_and_sum(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
-    """Return the largest logit, and the sum of exponentials."""
-    largest = max_along(x, axes)
-    weights = exp_in_place(array_module(x), x - largest)
-    return largest, accumulate(weights, axes, keepdims=True)
-
-
-def _losses_without_softmax(x: Any, labels: Any) -> Any:
-    """Compute each example's loss without the softmax, if no derivative is needed."""
-    largest, total = by_rows(_max_and_sum, (x.ndim - 1,), x)
-    return np.log(total[..., 0]) - (x[label_key(np, labels)] - largest[..., 0])
-
-
+@Routine
 def hard_losses(logits: Any, labels: Any) -> Any:
     """Compute ``logsumexp(x) - x[t]`` for logits along the last axis, and labels in range."""
-    few = logits.size < _MANY
-    plain = type(logits) is np.ndarray and not isinstance(labels, Tracer)
-    if plain and (logits.shape[-1] >= _FEW or few):
-        return _losses_without_softmax(logits, labels)
     return _cross_entropy(logits, beside(labels, logits))[0]
 
 
@@ -145,7 +108,7 @@ def _soft_vjp(cts: Any, p: Any, out: Any) -> Any:
     by_loss, by_logs = cts
     logs = out[1]
     axes = (logs.ndim - 1,)
-    total = None if by_loss is None else by_rows(_soft_vjp_of_rows, axes, logs, p, by_loss)
+    total = None if by_loss is None else along_axes(logs, _soft_vjp_of_rows, axes, p, by_loss)
     if by_logs is not None:
         term = by_logs - exp(logs) * accumulate(by_logs, axes, keepdims=True)
         total = term if total is None else total + term
@@ -173,15 +136,18 @@ def _batch_soft(apply: Any, values: Any, batched: Any, size: int, params: Any) -
         _soft_weight_jvp,
     ),
     batch=_batch_soft,
+    compound=True,
+    fresh=True,
+    total=True,
 )
 def _soft_cross_entropy(xp: Any, x: ArrayLike, p: ArrayLike) -> Any:
     """Compute ``-sum(p * log_softmax(x))`` along the last axis, kept, and the logarithms."""
-    logs, losses = by_rows(_soft_values, (x.ndim - 1,), x, p)
+    logs, losses = along_axes(x, _soft_values, (x.ndim - 1,), p)
     return losses, logs
 
 
 def soft_losses(logits: Any, labels: Any) -> Any:
     """Compute ``-sum(p * log_softmax(x))`` along the last axis of arrays of one shape."""
-    if labels.dtype == logits.dtype and is_large(logits):
+    if labels.dtype == logits.dtype:
         return _soft_cross_entropy(logits, labels)[0][..., 0]
     return -sum(labels * log_softmax(logits), axis=-1)

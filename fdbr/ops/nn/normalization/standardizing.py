@@ -1,29 +1,27 @@
 """Operations that normalize arrays to mean 0 and variance 1, with weight and bias."""
 
-import functools
 import math
 from typing import Any
 
-import numpy as np
-
 from fdbr.core.array_modules import array_module
+from fdbr.core.routine import Routine
 from fdbr.ops.declare import aligned, fit, opaque, shifted
 from fdbr.ops.declare.batches import align, spread
-from fdbr.ops.declare.large import along_rows, by_rows, reduces_by_kernel, with_kernels
+from fdbr.ops.declare.rows import along_axes, mean_along
 from fdbr.ops.declare.unbroadcast import accumulate, in_precision
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.shape.manipulation import reshape
 from fdbr.pytrees.typing import ArrayLike
 
-__all__ = ["rescale", "scaled_and_moved", "standardize", "standardize_affine"]
-
-
-def _mean(x: Any, axes: tuple[int, ...]) -> Any:
-    if type(x) is np.ndarray and x.size:
-        total = accumulate(x, axes, keepdims=True)
-        total /= x.size // total.size
-        return total
-    return x.mean(axis=axes, keepdims=True)
+__all__ = [
+    "affine_cotangents",
+    "materialized",
+    "rescale",
+    "scaled_and_moved",
+    "standardize",
+    "standardize_affine",
+    "varying_axes",
+]
 
 
 def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
@@ -38,7 +36,7 @@ def _standard_vjp(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
     count = _count(y.shape, axes)
     total = None
     if by_y is not None:
-        total = by_rows(_unscaled, axes, y, by_y, scale)
+        total = along_axes(y, _unscaled, axes, by_y, scale)
     if by_variance is not None:
         term = by_variance * (2 / count) * scale * y
         total = term if total is None else total + term
@@ -51,8 +49,8 @@ def _standard_vjp(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
 def _unscaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any, weight: Any = None) -> Any:
     if weight is not None:
         ct = ct * weight
-    mean = _mean(ct, axes)
-    total = y * -_mean(ct * y, axes)
+    mean = mean_along(ct, axes)
+    total = y * -mean_along(ct * y, axes)
     total += ct
     total -= mean
     total *= 1 / scale
@@ -62,9 +60,9 @@ def _unscaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any, weight: Any = 
 def _standard_jvp(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
     y, _, variance = out
     scale = sqrt(variance + eps)
-    mean = _mean(t, axes)
+    mean = mean_along(t, axes)
     deviation = t - mean
-    shared = _mean(deviation * y, axes)
+    shared = mean_along(deviation * y, axes)
     return (deviation - y * shared) / scale, mean, 2 * scale * shared
 
 
@@ -75,16 +73,11 @@ def _standard_jvp(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[
     fresh=True,
     total=True,
 )
-@along_rows
 def standardize(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], eps: float) -> Any:
     """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, with axes kept."""
-    return _standard(xp, x, axes, eps)
-
-
-def _standard(xp: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
-    mean = _mean(x, axes)
+    mean = mean_along(x, axes)
     deviation = x - mean
-    variance = _mean(deviation * deviation, axes)
+    variance = mean_along(deviation * deviation, axes)
     deviation *= 1 / xp.sqrt(variance + eps)
     return deviation, mean, variance
 
@@ -95,7 +88,7 @@ def _rms_vjp(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
     scale = sqrt(square + eps)
     total = None
     if by_y is not None:
-        total = by_rows(_rescaled, axes, y, by_y, scale)
+        total = along_axes(y, _rescaled, axes, by_y, scale)
     if by_square is not None:
         term = by_square * (2 / _count(y.shape, axes)) * scale * y
         total = term if total is None else total + term
@@ -103,7 +96,7 @@ def _rms_vjp(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
 
 
 def _rescaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
-    total = y * -_mean(ct * y, axes)
+    total = y * -mean_along(ct * y, axes)
     total += ct
     total *= 1 / scale
     return total
@@ -112,15 +105,14 @@ def _rescaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
 def _rms_jvp(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
     y, square = out
     scale = sqrt(square + eps)
-    shared = _mean(t * y, axes)
+    shared = mean_along(t * y, axes)
     return (t - y * shared) / scale, 2 * scale * shared
 
 
 @opaque(x=(_rms_vjp, _rms_jvp), batch=shifted("axes"), compound=True, fresh=True, total=True)
-@along_rows
 def rescale(xp: Any, x: ArrayLike, *, axes: tuple[int, ...], eps: float) -> Any:
     """``x / sqrt(square + eps)``, and the mean square, with axes kept."""
-    square = _mean(x * x, axes)
+    square = mean_along(x * x, axes)
     return x * (1 / xp.sqrt(square + eps)), square
 
 
@@ -137,7 +129,7 @@ def _scaled_vjp(ct: Any, x: Any, weight: Any, bias: Any) -> Any:
         return ct * weight, ct * x, ct
     shape = (1,) * (ct.ndim - weight.ndim) + tuple(weight.shape)
     axes = tuple([i for i, (n, m) in enumerate(zip(ct.shape, shape, strict=True)) if n != m])
-    return by_rows(_scaled_parts, axes, ct, x, reshape(weight, shape))
+    return along_axes(ct, _scaled_parts, axes, x, reshape(weight, shape))
 
 
 def _scaled_parts(axes: tuple[int, ...], ct: Any, x: Any, weight: Any) -> Any:
@@ -148,10 +140,6 @@ def _total(x: Any, axes: tuple[int, ...]) -> Any:
     return accumulate(x, axes, keepdims=True) if axes else x
 
 
-def _by_kernels(value: Any) -> Any:
-    return with_kernels(value, heavy=False, compound=True)
-
-
 @opaque(
     first=_scaled_vjp,
     x=(lambda parts, like: fit(parts[0], like), lambda t, weight: t * weight),
@@ -160,8 +148,8 @@ def _by_kernels(value: Any) -> Any:
     batch=aligned,
     elementwise=True,
     compound=True,
+    shorthand=True,
 )
-@_by_kernels
 def scaled_and_moved(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
     """``x * weight + bias``."""
     return x * weight + bias
@@ -170,7 +158,7 @@ def scaled_and_moved(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
 # --- normalization with weight and bias -----------------------------------------------
 
 
-def _varying_axes(value: Any, ndim: int) -> frozenset[int]:
+def varying_axes(value: Any, ndim: int) -> frozenset[int]:
     """The axes along which an array is not broadcast, when it has ``ndim`` axes."""
     before = ndim - value.ndim
     return frozenset([before + i for i, n in enumerate(value.shape) if n != 1])
@@ -188,8 +176,7 @@ def _affine_vjp(
     if ct is None:
         return lambda: _standard_vjp(rest, out[1:], axes, eps), None, None, y
     if weight.shape == bias.shape and all(each is None for each in rest):
-        large = reduces_by_kernel(ct) and type(y) is type(weight) is np.ndarray
-        found = _affine_fused(ct, y, weight, sqrt(variance + eps), axes, large)
+        found = affine_cotangents(ct, y, weight, sqrt(variance + eps), axes)
         if found is not None:
             return *found, y
     by_y, *sums = _scaled_vjp(ct, y, weight, bias)
@@ -197,27 +184,29 @@ def _affine_vjp(
     return lambda: _standard_vjp((by_y, *rest[1:]), out[1:], axes, eps), *sums, y
 
 
-def _affine_fused(
-    ct: Any, y: Any, weight: Any, scale: Any, axes: tuple[int, ...], large: bool
+@Routine
+def affine_cotangents(
+    ct: Any, y: Any, weight: Any, scale: Any, axes: tuple[int, ...], by_pass: bool = False
 ) -> tuple[Any, ...] | None:
     """Compute the same where only the output has a cotangent, in few passes over memory.
 
-    Small arrays take only the branches that a compiler fuses as well, so that compiled functions
-    give the same bits.
+    Return `None` for shapes for which no form is better than the rules of the parts.  ``by_pass``
+    says that passes over memory take the time, as with large arrays; otherwise only those forms are
+    taken that a compiler fuses as well, so that compiled functions give the same bits.
     """
     y, weight = in_precision(y, ct.dtype), in_precision(weight, ct.dtype)
-    varying = _varying_axes(weight, y.ndim)
+    varying = varying_axes(weight, y.ndim)
     inner = tuple([axis for axis in axes if axis not in varying])
-    if len(inner) == len(axes) and (large or weight.size == scale.size):  # as in batch norm
-        by_x, *sums = by_rows(_affine_parts, axes, y, ct, weight / scale)
+    if len(inner) == len(axes) and (by_pass or weight.size == scale.size):  # as in batch norm
+        by_x, *sums = along_axes(y, _affine_parts, axes, ct, weight / scale)
         return lambda: by_x, *sums
     if varying.issubset(axes):  # as in layer norm
         others = tuple([axis for axis in range(y.ndim) if axis not in varying])
-        sums = by_rows(_sums, others, ct, y)
+        sums = along_axes(ct, _sums, others, y)
         weight = reshape(weight, (1,) * (y.ndim - weight.ndim) + tuple(weight.shape))
-        return lambda: by_rows(_unscaled, axes, y, ct, scale, weight), *sums
-    if inner and large:  # as in group norm
-        sums = by_rows(_sums, inner, ct, y)
+        return lambda: along_axes(y, _unscaled, axes, ct, scale, weight), *sums
+    if inner and by_pass:  # as in group norm
+        sums = along_axes(ct, _sums, inner, y)
         return lambda: _by_sums(y, ct, weight, scale, sums, axes, inner), *sums
     return None
 
@@ -240,10 +229,10 @@ def _by_sums(
     outer = tuple([axis for axis in axes if axis not in inner])
     factor = weight / scale
     moved = [
-        _materialized(-_total(weight * each, outer) / (_count(y.shape, axes) * scale), shape)
+        materialized(-_total(weight * each, outer) / (_count(y.shape, axes) * scale), shape)
         for each in sums
     ]
-    return by_rows(_shifted_cotangent, inner, y, ct, _materialized(factor, shape), *moved)
+    return along_axes(y, _shifted_cotangent, inner, ct, materialized(factor, shape), *moved)
 
 
 def _shifted_cotangent(
@@ -294,29 +283,13 @@ def standardize_affine(
     xp: Any, x: ArrayLike, weight: ArrayLike, bias: ArrayLike, *, axes: tuple[int, ...], eps: float
 ) -> Any:
     """``y * weight + bias``, and the ``y``, mean and variance of `standardize`."""
-    if type(x) is type(weight) is type(bias) is np.ndarray:
-        if not reduces_by_kernel(x):
-            return _affine(eps, axes, x, weight, bias)
-        varying = _varying_axes(weight, x.ndim)
-        if weight.shape == bias.shape and (varying.issubset(axes) or varying.isdisjoint(axes)):
-            kept = varying.isdisjoint(axes)
-            shape = [n if (i not in axes) is kept else 1 for i, n in enumerate(x.shape)]
-            weight, bias = _materialized(weight, tuple(shape)), _materialized(bias, tuple(shape))
-            function = functools.partial(_affine, eps)
-            return by_rows(function, axes, x, weight, bias, name=(_affine, eps))
     y, mean, variance = standardize(x, axes=axes, eps=eps)
     return scaled_and_moved(y, weight, bias), y, mean, variance
 
 
-def _materialized(value: Any, shape: tuple[int, ...]) -> Any:
-    """Copy a small NumPy array into the shape it broadcasts to, in C order."""
+def materialized(value: Any, shape: tuple[int, ...]) -> Any:
+    """Copy a small array into the shape that it broadcasts to, in C order."""
+    xp = array_module(value)
     if value.size == math.prod(shape):
         return value.reshape(shape)
-    out = np.empty(shape, value.dtype)  # contiguous, as the kernels require
-    out[...] = value
-    return out
-
-
-def _affine(eps: float, axes: tuple[int, ...], x: Any, weight: Any, bias: Any) -> Any:
-    y, mean, variance = _standard(array_module(x), x, axes, eps)
-    return y * weight + bias, y, mean, variance
+    return xp.ascontiguousarray(xp.broadcast_to(value, shape))

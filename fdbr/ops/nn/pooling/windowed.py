@@ -6,19 +6,16 @@ The primitives take arrays ``(..., *spatial)``: all axes before the spatial axes
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.pool import pooling
 from fdbr.core.array_modules import array_module, where_it_lies
-from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import constant, linear, opaque
 from fdbr.ops.declare.batches import spread
-from fdbr.ops.declare.rules import Function
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import clip, power
 from fdbr.ops.elementwise.comparison import where
@@ -29,10 +26,11 @@ from fdbr.ops.shape.creation import asarray, floating
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["avg_pool", "lp_pool", "max_pool"]
-
-_LARGE = 1 << 20  # bytes of an array from which on it is divided among threads
-_PIECE = 1 << 20  # bytes of a piece for a thread
+__all__ = [
+    "avg_pool",
+    "lp_pool",
+    "max_pool",
+]
 
 
 def _spatial(shape: Sizes, geometry: Geometry) -> Sizes:
@@ -41,11 +39,6 @@ def _spatial(shape: Sizes, geometry: Geometry) -> Sizes:
 
 def _lead(shape: Sizes, geometry: Geometry) -> Sizes:
     return tuple(shape[: len(shape) - len(geometry.kernel)])
-
-
-def _is_disjoint(geometry: Geometry) -> bool:
-    """Whether windows do not overlap, so that nothing needs to be summed."""
-    return all(s >= e for s, e in zip(geometry.stride, geometry.extents(), strict=True))
 
 
 def _padded(xp: Any, x: Any, geometry: Geometry, value: Any) -> Any:
@@ -63,60 +56,14 @@ def _reduce_windows(xp: Any, x: Any, geometry: Geometry, counts: Sizes, combine:
     """Combine the elements of each window, one axis after the other, in new memory."""
     first = x.ndim - len(counts)
     for axis, count in enumerate(counts):
-        step, is_disjoint = geometry.stride[axis], geometry.dilation[axis]
+        step, gap = geometry.stride[axis], geometry.dilation[axis]
         before = (slice(None),) * (first + axis)
-        starts = [i * is_disjoint for i in range(geometry.kernel[axis])]
+        starts = [i * gap for i in range(geometry.kernel[axis])]
         parts = [x[(*before, slice(i, i + step * (count - 1) + 1, step))] for i in starts]
         x = parts[0]
         for part in parts[1:]:
             x = combine(x, part)
     return x if math.prod(geometry.kernel) > 1 else xp.copy(x, order="K")
-
-
-def _by_planes(value: Function) -> Function:
-    """Wrap the value of an operation on windows to compute large arrays a few planes at a time.
-
-    Batch axes are divided among threads.  Pieces stay in the caches, as the value reads its
-    operands once for each position of a window.
-    """
-
-    @functools.wraps(value)
-    def of_any(xp: Any, *operands: Any, geometry: Geometry, **params: Any) -> Any:
-        x = operands[0]
-        if type(x) is not np.ndarray or x.nbytes < _LARGE:
-            return value(xp, *operands, geometry=geometry, **params)
-        lead = _lead(x.shape, geometry)
-        count = math.prod(lead)
-        if count < 2 or not all(v.flags.c_contiguous for v in operands):
-            return value(xp, *operands, geometry=geometry, **params)
-        flat = [v.reshape(count, *_spatial(v.shape, geometry)) for v in operands]
-        sample = value(xp, *(v[:1] for v in flat), geometry=geometry, **params)
-        out = np.empty((count, *sample.shape[1:]), sample.dtype)
-
-        def work(piece: slice) -> None:
-            out[piece] = value(xp, *(v[piece] for v in flat), geometry=geometry, **params)
-
-        divide(work, parts(count, max(2, max(x.nbytes, out.nbytes) // _PIECE)))
-        return out.reshape(*lead, *out.shape[1:])
-
-    return of_any
-
-
-def _with_kernel(kernel: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Make a decorator of a value that computes NumPy arrays by a kernel where possible.
-
-    The kernel takes the operands and keywords, and returns `None` if it does not apply.
-    """
-
-    def decorator(value: Function) -> Function:
-        @functools.wraps(value)
-        def of_any(xp: Any, *operands: Any, **settings: Any) -> Any:
-            found = kernel(*operands, **settings) if xp is np else None
-            return value(xp, *operands, **settings) if found is None else found
-
-        return of_any
-
-    return decorator
 
 
 def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -133,7 +80,6 @@ def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any
     batch=_batch_leading,
     fresh=True,
 )
-@_by_planes
 def _sum_windows(xp: Any, x: ArrayLike, *, geometry: Geometry) -> Array:
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduce_windows(xp, _padded(xp, x, geometry, 0), geometry, counts, xp.add)
@@ -142,13 +88,12 @@ def _sum_windows(xp: Any, x: ArrayLike, *, geometry: Geometry) -> Array:
 @linear(
     x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading, fresh=True
 )
-@_by_planes
 def spread_windows(xp: Any, x: ArrayLike, *, geometry: Geometry, size: Sizes) -> Array:
     """Copy each element to its whole window, in an array with spatial axes of these lengths."""
     counts = _spatial(x.shape, geometry)
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
     out = xp.zeros_like(x, shape=shape)
-    is_disjoint = _is_disjoint(geometry)
+    is_disjoint = geometry.is_disjoint
     for slices in geometry.kernel_slices(counts):
         if is_disjoint:
             out[(..., *slices)] = x
@@ -173,13 +118,7 @@ def _max_jvp(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
     return _at_winners(t, _window_winners(x, out, geometry=geometry), geometry=geometry)
 
 
-def _max_by_kernel(x: Any, geometry: Geometry) -> Any:
-    return pooling.largest(x, geometry.windows(), geometry.counts(_spatial(x.shape, geometry)))
-
-
 @opaque(x=(_max_vjp, _max_jvp), batch=_batch_leading, fresh=True, total=True)
-@_with_kernel(_max_by_kernel)
-@_by_planes
 def max_windows(xp: Any, x: ArrayLike, *, geometry: Geometry) -> Array:
     """The maximum of each window."""
     counts = geometry.counts(_spatial(x.shape, geometry))
@@ -188,21 +127,19 @@ def max_windows(xp: Any, x: ArrayLike, *, geometry: Geometry) -> Array:
     )
 
 
-def _winners_by_kernel(x: Any, out: Any, geometry: Geometry) -> Any:
-    return pooling.winners(x, geometry.windows(), _spatial(out.shape, geometry))
-
-
 @constant(batch=_batch_leading, fresh=True, total=True)
-@_with_kernel(_winners_by_kernel)
-@_by_planes
 def _window_winners(xp: Any, x: Any, out: Any, *, geometry: Geometry) -> Any:
     """Find the number of the first position in each window with its maximum, or with NaN."""
+    return winners_among(xp, x, out, geometry, dtype_kind(x.dtype) == "f")
+
+
+def winners_among(xp: Any, x: Any, out: Any, geometry: Geometry, may_have_nan: bool) -> Any:
+    """Find the winners of windows, knowing whether some may be NaN."""
     counts = _spatial(out.shape, geometry)
     x = _padded(xp, x, geometry, _lowest(xp, x))
     last = math.prod(geometry.kernel) - 1
     winners = xp.zeros_like(out, dtype=xp.uint8 if last < 256 else xp.int64)
     is_behind = True  # no position so far has the maximum; the count of that is the winner's number
-    may_have_nan = dtype_kind(x.dtype) == "f" and (xp is not np or np.isnan(out).any())
     for slices in geometry.kernel_slices(counts)[:last]:
         part = x[(..., *slices)]
         is_behind = (part != out) & is_behind
@@ -210,14 +147,6 @@ def _window_winners(xp: Any, x: Any, out: Any, *, geometry: Geometry) -> Any:
             is_behind &= part == part
         winners += is_behind
     return winners
-
-
-def _read_by_kernel(x: Any, winners: Any, geometry: Geometry) -> Any:
-    return pooling.at_winners(x, winners, geometry.windows(), _spatial(x.shape, geometry))
-
-
-def _write_by_kernel(x: Any, winners: Any, geometry: Geometry, size: Sizes) -> Any:
-    return pooling.to_winners(x, winners, geometry.windows(), size, _is_disjoint(geometry))
 
 
 @linear(
@@ -228,8 +157,6 @@ def _write_by_kernel(x: Any, winners: Any, geometry: Geometry, size: Sizes) -> A
     fresh=True,
     total=True,
 )
-@_with_kernel(_read_by_kernel)
-@_by_planes
 def _at_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry) -> Any:
     """Read the element of each window at the position given by ``winners``."""
     counts = _spatial(winners.shape, geometry)
@@ -246,15 +173,13 @@ def _at_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry) -> Any:
     fresh=True,
     total=True,
 )
-@_with_kernel(_write_by_kernel)
-@_by_planes
 def _to_winners(xp: Any, x: ArrayLike, winners: Any, *, geometry: Geometry, size: Sizes) -> Array:
     """The transpose of `_at_winners`."""
     counts = _spatial(winners.shape, geometry)
     ordered = xp.empty_like(winners, dtype=x.dtype)
     ordered[...] = x  # in the memory order of the pooling's input
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
-    is_disjoint, zero = _is_disjoint(geometry), x.dtype.type(0)
+    is_disjoint, zero = geometry.is_disjoint, x.dtype.type(0)
     out = xp.zeros_like(ordered, shape=shape)
     for number, slices in enumerate(geometry.kernel_slices(counts)):
         part = out[(..., *slices)]

@@ -18,11 +18,24 @@ The derivatives of either in the coefficients are products of results of both, s
 derivatives of any order without an operation for each step.
 """
 
+import functools
+import operator
 from typing import Any, NamedTuple
 
-from fdbr.ops.nn.recurrent.fused_steps import transposed_by_kernel
 from fdbr.ops.nn.recurrent.sequence_rules import is_given, over_sequences
+from fdbr.ops.nn.recurrent.stages import (
+    PACKED,
+    STATE,
+    Reader,
+    Stage,
+    in_parts,
+    projection,
+    run_steps,
+    total,
+    weight_in_parts,
+)
 from fdbr.ops.nn.recurrent.steps import Steps, previous
+from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import zeros_like
 from fdbr.ops.shape.manipulation import concat, matrix_transpose
@@ -59,11 +72,6 @@ def _cotangents(ct: Any) -> _Results:
     return _results([0 if x is None else x for x in ct])
 
 
-def _parts(x: Any, count: int) -> list[Any]:
-    size = x.shape[-1] // count
-    return [x[..., i * size : (i + 1) * size] for i in range(count)]
-
-
 # --- derivatives in the coefficients --------------------------------------------------
 
 
@@ -78,7 +86,7 @@ class _Pair(NamedTuple):
     def ct_k(self, hr: Any) -> Any:
         """Compute the cotangent of the coefficients of the sums."""
         s, has_memory = self.forward.s, is_given(self.forward.c)
-        parts = _parts(
+        parts = parts_of(
             s, s.shape[-1] // (self.transposed.c if has_memory else self.transposed.h).shape[-1]
         )
         if not has_memory:
@@ -171,31 +179,38 @@ def linear_recurrence(
     cells = xp.empty((*k.shape[:-1], size), dtype=dtype) if has_memory else outs
     h = state(xp, h, (*lead, steps.sizes[0], width), dtype)
     c = state(xp, c, (*lead, steps.sizes[0], size), dtype) if has_memory else h
-    for rows, count in steps:
-        old, memory = h[..., :count, :], c[..., :count, :]
-        s = xp.matmul(old, weight.swapaxes(-1, -2))
-        if is_given(u):
-            s += u[..., rows, :]
-        sums[..., rows, :] = s
-        s *= k[..., rows, :]
-        s = s.reshape((*s.shape[:-1], parts, size))
-        new = s[..., : parts - has_memory, :].sum(axis=-2)
-        if is_given(f):
-            new += f[..., rows, :] * memory
-        if has_memory:
-            if is_given(v):
-                new += v[..., rows, :]
-            cells[..., rows, :] = new
-            memory[...] = new
-            new *= a[..., rows, :]
-            new += s[..., -1, :]
-            if is_given(hr):
-                new = xp.matmul(new, hr.swapaxes(-1, -2))
-        if is_given(w):
-            new += w[..., rows, :]
-        outs[..., rows, :] = new
-        old[...] = new
+    projects = is_given(hr)
+    unprojected = xp.empty(cells.shape, dtype=dtype) if projects else outs
+    given = is_given(u), is_given(f), is_given(v), is_given(w) and not projects
+    read = [*in_parts(k, parts), *([(c, STATE), *in_parts(a)] if has_memory else [(h, STATE)])]
+    for x, present, count in zip((u, f, v, w), given, (parts, 1, 1, 1), strict=True):
+        read += in_parts(x, count) if present else []
+    memory = [*in_parts(cells), (c, STATE)] if has_memory else []
+    write = [*in_parts(sums, parts), *memory, *in_parts(unprojected)]
+    settings, weights = (parts, has_memory, given), weight_in_parts(weight, parts)
+    stages = [Stage(_step, settings, read, write, weights, (h, STATE))]
+    if projects:
+        stages.append(projection(unprojected, hr, outs, *(in_parts(w) if is_given(w) else [])))
+    run_steps(k, stages, steps, (outs, h))
     return (sums, cells, outs, h, c) if has_memory else (sums, outs, h)
+
+
+def _step(parts: int, has_memory: bool, given: tuple[bool, ...], *arrays: Any) -> Any:
+    """Compute a step's sums and output, and with a memory that, twice, before the output."""
+    has_u, has_f, has_v, has_w = given
+    rest = Reader(arrays)
+    sums, k, (old,) = rest.take(parts), rest.take(parts), rest.take(1)
+    (a,) = rest.take(1) if has_memory else (None,)
+    sums = [rest.add(has_u, s) for s in sums]
+    terms = [x * s for x, s in zip(k, sums, strict=True)]
+    if has_f:
+        terms.insert(0, rest.take(1)[0] * old)
+    last = terms.pop() if has_memory else None
+    new = functools.reduce(operator.add, terms)
+    if has_memory:
+        memory = rest.add(has_v, new)
+        return *sums, memory, memory, rest.add(has_w, a * memory + last)
+    return *sums, rest.add(has_w, new)
 
 
 def state(xp: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -250,44 +265,55 @@ def transposed_recurrence(
     steps: Steps,
 ) -> Any:
     """Compute the cotangents of ``u``, ``v``, ``w`` and the first states from those of results."""
-    has_memory = is_given(a)
+    has_memory, projects = is_given(a), is_given(hr)
     lead, dtype, width = k.shape[:-2], k.dtype, weight.shape[-1]
     size = a.shape[-1] if has_memory else width
+    parts = k.shape[-1] // size
     sums = xp.empty(k.shape, dtype=dtype)
     outs = xp.empty((*k.shape[:-1], width), dtype=dtype)
     cells = xp.empty((*k.shape[:-1], size), dtype=dtype) if has_memory else outs
-    ct_h_next = state(xp, h_end, (*lead, steps.sizes[0], width), dtype)
-    memory = state(xp, c_end, (*lead, steps.sizes[0], size), dtype) if has_memory else ct_h_next
-    if not is_given(hr) and transposed_by_kernel(
-        (s, c, h), k, f, a, weight, ct_h_next, memory, sums, cells, outs, steps
-    ):
-        return (sums, cells, outs, ct_h_next, memory) if has_memory else (sums, outs, ct_h_next)
-    # Split the last axis into the parts of the sums.
-    split = (*k.shape[:-1], k.shape[-1] // size, size)
-    sums_by_part, factors = sums.reshape(split), k.reshape(split)
-    last = split[-2] - 1
-    for rows, count in steps.reverse_order:
-        ct_state, y = ct_h_next[..., :count, :], outs[..., rows, :]
-        if is_given(h):
-            xp.add(ct_state, h[..., rows, :], out=y)
-        else:
-            y[...] = ct_state
-        part, factor = sums_by_part[..., rows, :, :], factors[..., rows, :, :]
-        if has_memory:
-            y = xp.matmul(y, hr) if is_given(hr) else y
-            x, memory_part = cells[..., rows, :], memory[..., :count, :]
-            xp.multiply(a[..., rows, :], y, out=x)
-            x += memory_part
-            if is_given(c):
-                x += c[..., rows, :]
-            xp.multiply(factor[..., :last, :], x[..., None, :], out=part[..., :last, :])
-            xp.multiply(factor[..., last, :], y, out=part[..., last, :])
-            xp.multiply(f[..., rows, :], x, out=memory_part)
-        else:
-            xp.multiply(factor, y[..., None, :], out=part)
-        if is_given(s):
-            sums[..., rows, :] += s[..., rows, :]
-        xp.matmul(sums[..., rows, :], weight, out=ct_state)
-        if is_given(f) and not has_memory:
-            ct_state += f[..., rows, :] * y
-    return (sums, cells, outs, ct_h_next, memory) if has_memory else (sums, outs, ct_h_next)
+    ct_h = state(xp, h_end, (*lead, steps.sizes[0], width), dtype)
+    ct_c = state(xp, c_end, (*lead, steps.sizes[0], size), dtype) if has_memory else ct_h
+    output = [(ct_h, STATE), *(in_parts(h) if is_given(h) else [])]
+    read, write = in_parts(k, parts), in_parts(sums, parts)
+    if has_memory:
+        read += [(ct_c, STATE), *in_parts(a), *in_parts(f)]
+        write += [*in_parts(cells), (ct_c, STATE)]
+    read += in_parts(c) if is_given(c) else []
+    read += in_parts(s, parts) if is_given(s) else []
+    settings = parts, has_memory, is_given(c), is_given(s)
+    if projects:
+        product = weight_in_parts(hr.swapaxes(-1, -2), 1), (outs, PACKED)
+        stages = [
+            Stage(total, (), output, in_parts(outs)),
+            Stage(_transposed_step, (*settings, False, False), read, write, *product),
+        ]
+    else:
+        settings = *settings, is_given(h), True
+        write += in_parts(outs)
+        stages = [Stage(_transposed_step, settings, [*output, *read], write)]
+    more = [*in_parts(f), *in_parts(outs)] if is_given(f) and not has_memory else []
+    weights = weight_in_parts(weight.swapaxes(-1, -2), 1)
+    stages.append(Stage(_old_state, (), more, [(ct_h, STATE)], weights, (sums, PACKED)))
+    run_steps(k, stages, steps.reverse_order)
+    return (sums, cells, outs, ct_h, ct_c) if has_memory else (sums, outs, ct_h)
+
+
+def _transposed_step(
+    parts: int, has_memory: bool, has_c: bool, has_s: bool, has_h: bool, writes: bool, *arrays: Any
+) -> Any:
+    """Compute the cotangents of a step's sums, memory, kept memory and output."""
+    rest = Reader(arrays)
+    (y,) = rest.take(1)
+    x = y = rest.add(has_h, y)
+    k, memory = rest.take(parts), []
+    if has_memory:
+        ct_c, a, f = rest.take(3)
+        x = rest.add(has_c, a * y + ct_c)
+        memory = [x, f * x]
+    sums = [rest.add(has_s, factor * x) for factor in k[:-1]] + [rest.add(has_s, k[-1] * y)]
+    return *sums, *memory, *([y] if writes else [])
+
+
+def _old_state(state: Any, *product: Any) -> Any:
+    return state + product[0] * product[1] if product else state

@@ -12,6 +12,15 @@ from typing import Any, NamedTuple
 
 from fdbr.ops.nn.recurrent.recurrences import previous_or_zeros, state, weight_cotangent
 from fdbr.ops.nn.recurrent.sequence_rules import is_given, over_sequences
+from fdbr.ops.nn.recurrent.stages import (
+    PACKED,
+    STATE,
+    Reader,
+    Stage,
+    in_parts,
+    run_steps,
+    weight_in_parts,
+)
 from fdbr.ops.nn.recurrent.steps import Steps
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
@@ -115,27 +124,40 @@ def reset_recurrence(
     sums = xp.empty((*f.shape[:-1], 3 * size), dtype=dtype)
     resets, outs = xp.empty(f.shape, dtype=dtype), xp.empty(f.shape, dtype=dtype)
     h = state(xp, h, (*f.shape[:-2], steps.sizes[0], size), dtype)
-    weight_t = weight.swapaxes(-1, -2)
-    front, last = slice(2 * size), slice(2 * size, None)
-    for rows, count in steps:
-        old, s, x = h[..., :count, :], sums[..., rows, :], resets[..., rows, :]
-        s[..., front] = xp.matmul(old, weight_t[..., front])
-        if is_given(u):
-            s[..., front] += u[..., rows, front]
-        x[...] = q[..., rows, :] * old + j[..., rows, :] * s[..., :size]
-        if is_given(y):
-            x += y[..., rows, :]
-        s[..., last] = xp.matmul(x, weight_t[..., last])
-        if is_given(u):
-            s[..., last] += u[..., rows, last]
-        k_z, k_n = parts_of(k[..., rows, :], 2)
-        old *= f[..., rows, :]
-        old += k_z * s[..., size : 2 * size]
-        old += k_n * s[..., last]
-        if is_given(w):
-            old += w[..., rows, :]
-        outs[..., rows, :] = old
+    (r, z, n), (k_z, k_n) = in_parts(sums, 3), in_parts(k, 2)
+    u_r, u_z, u_n = in_parts(u, 3) if is_given(u) else (None, None, None)
+    has_u, has_y, has_w = is_given(u), is_given(y), is_given(w)
+    first = [*in_parts(q), (h, STATE), *in_parts(j), *([u_r, u_z] if has_u else [])]
+    first += in_parts(y) if has_y else []
+    second = [*in_parts(f), (h, STATE), k_z, z, k_n, *([u_n] if has_u else [])]
+    second += in_parts(w) if has_w else []
+    gates, last = weight[..., : 2 * size, :], weight[..., 2 * size :, :]
+    stages = [
+        Stage(
+            *(_reset, (has_u, has_y), first, [r, z, *in_parts(resets)]),
+            *(weight_in_parts(gates, 2), (h, STATE)),
+        ),
+        Stage(
+            *(_new, (has_u, has_w), second, [n, *in_parts(outs)]),
+            *(weight_in_parts(last, 1), (resets, PACKED)),
+        ),
+    ]
+    run_steps(f, stages, steps, (outs, h))
     return sums, resets, outs, h
+
+
+def _reset(has_u: bool, has_y: bool, *arrays: Any) -> Any:
+    r, z, q, h, j, *more = arrays
+    rest = Reader(more)
+    r, z = rest.add(has_u, r), rest.add(has_u, z)
+    return r, z, rest.add(has_y, q * h + j * r)
+
+
+def _new(has_u: bool, has_w: bool, *arrays: Any) -> Any:
+    n, f, h, k_z, z, k_n, *more = arrays
+    rest = Reader(more)
+    n = rest.add(has_u, n)
+    return n, rest.add(has_w, f * h + k_z * z + k_n * n)
 
 
 # --- its transpose --------------------------------------------------------------------
@@ -182,26 +204,39 @@ def transposed_reset_recurrence(
     size, dtype = f.shape[-1], f.dtype
     sums = xp.empty((*f.shape[:-1], 3 * size), dtype=dtype)
     resets, outs = xp.empty(f.shape, dtype=dtype), xp.empty(f.shape, dtype=dtype)
-    ct_h_next = state(xp, h_end, (*f.shape[:-2], steps.sizes[0], size), dtype)
-    front, last = slice(2 * size), slice(2 * size, None)
-    for rows, count in steps.reverse_order:
-        ct_state, out = ct_h_next[..., :count, :], outs[..., rows, :]
-        if is_given(h):
-            ct_state += h[..., rows, :]
-        out[...] = ct_state
-        k_z, k_n = parts_of(k[..., rows, :], 2)
-        part, transposed = sums[..., rows, :], resets[..., rows, :]
-        xp.multiply(k_n, out, out=part[..., last])
-        xp.multiply(k_z, out, out=part[..., size : 2 * size])
-        if is_given(s):
-            part[..., size:] += s[..., rows, size:]
-        xp.matmul(part[..., last], weight[..., last, :], out=transposed)
-        if is_given(x):
-            transposed += x[..., rows, :]
-        xp.multiply(j[..., rows, :], transposed, out=part[..., :size])
-        if is_given(s):
-            part[..., :size] += s[..., rows, :size]
-        ct_state *= f[..., rows, :]
-        ct_state += q[..., rows, :] * transposed
-        ct_state += xp.matmul(part[..., front], weight[..., front, :])
-    return sums, resets, outs, ct_h_next
+    ct_h = state(xp, h_end, (*f.shape[:-2], steps.sizes[0], size), dtype)
+    (r, z, n), (k_z, k_n) = in_parts(sums, 3), in_parts(k, 2)
+    s_r, s_z, s_n = in_parts(s, 3) if is_given(s) else (None, None, None)
+    has_s, has_h, has_x = is_given(s), is_given(h), is_given(x)
+    first = [k_z, k_n, (ct_h, STATE), *(in_parts(h) if has_h else [])]
+    first += [s_z, s_n] if has_s else []
+    second = [*in_parts(j), *(in_parts(x) if has_x else []), *([s_r] if has_s else [])]
+    third = [*in_parts(f), *in_parts(outs), *in_parts(q), *in_parts(resets)]
+    turned = weight.swapaxes(-1, -2)
+    gates = weight_in_parts(turned[..., : 2 * size], 1), (sums[..., : 2 * size], PACKED)
+    last = weight_in_parts(turned[..., 2 * size :], 1), n
+    stages = [
+        Stage(_ct_output, (has_h, has_s), first, [z, n, *in_parts(outs)]),
+        Stage(_ct_reset, (has_x, has_s), second, [r, *in_parts(resets)], *last),
+        Stage(_ct_state, (), third, [(ct_h, STATE)], *gates),
+    ]
+    run_steps(f, stages, steps.reverse_order)
+    return sums, resets, outs, ct_h
+
+
+def _ct_output(has_h: bool, has_s: bool, *arrays: Any) -> Any:
+    k_z, k_n, ct_h, *more = arrays
+    rest = Reader(more)
+    out = rest.add(has_h, ct_h)
+    return rest.add(has_s, k_z * out), rest.add(has_s, k_n * out), out
+
+
+def _ct_reset(has_x: bool, has_s: bool, *arrays: Any) -> Any:
+    transposed, j, *more = arrays
+    rest = Reader(more)
+    transposed = rest.add(has_x, transposed)
+    return rest.add(has_s, j * transposed), transposed
+
+
+def _ct_state(total: Any, f: Any, out: Any, q: Any, transposed: Any) -> Any:
+    return total + f * out + q * transposed

@@ -2,10 +2,18 @@
 
 from typing import Any
 
-import numpy as np
-
+from fdbr.ops.elementwise.logistic import sigmoid
+from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.nn.recurrent.reset_recurrences import ct_weight, transposed_reset_recurrence
 from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, is_given, over_sequences
+from fdbr.ops.nn.recurrent.stages import (
+    PACKED,
+    STATE,
+    Stage,
+    in_parts,
+    run_steps,
+    weight_in_parts,
+)
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 from fdbr.ops.nn.recurrent.units import parts_of
 from fdbr.ops.shape.manipulation import concat
@@ -30,6 +38,17 @@ def _weight_vjp(shared: Any, out: Any, h: Any, steps: Any) -> Any:
     return ct_weight(shared[0], old, parts_of(out[1], 3)[0] * old)
 
 
+def _gates(*arrays: Any) -> Any:
+    r, z, x_r, x_z, h = arrays
+    r, z = sigmoid(r + x_r), sigmoid(z + x_z)
+    return r, z, r * h
+
+
+def _output(n: Any, x_n: Any, z: Any, h: Any) -> Any:
+    n = tanh(n + x_n)
+    return n, h + z * (n - h)
+
+
 @over_sequences(
     first=_vjp,
     weights=frozenset({"weight"}),
@@ -42,23 +61,17 @@ def _reset_sequence(xp: Any, inputs: Any, h: Any, weight: Any, *, steps: Steps) 
     size, dtype = h.shape[-1], inputs.dtype
     gates = xp.empty(inputs.shape, dtype=dtype)
     outs = xp.empty((*inputs.shape[:-1], size), dtype=dtype)
+    resets = xp.empty(outs.shape, dtype=dtype)
     h = xp.array(h)
-    front, back = slice(2 * size), slice(2 * size, None)
-    # Contiguous, as BLAS reads them.
-    minus_gate_weight = xp.array(-weight[..., front, :].swapaxes(-1, -2), order="C")
-    reset_weight = xp.array(weight[..., back, :].swapaxes(-1, -2), order="C")
-    with np.errstate(over="ignore"):  # exp overflows where a gate is 0
-        for rows, count in steps:
-            old, x, gate = h[..., :count, :], inputs[..., rows, :], gates[..., rows, :]
-            inverse_gate, n = gate[..., front], gate[..., back]
-            xp.subtract(xp.matmul(old, minus_gate_weight), x[..., front], out=inverse_gate)
-            xp.exp(inverse_gate, out=inverse_gate)
-            inverse_gate += 1
-            xp.reciprocal(inverse_gate, out=inverse_gate)
-            xp.add(xp.matmul(inverse_gate[..., :size] * old, reset_weight), x[..., back], out=n)
-            xp.tanh(n, out=n)
-            old += inverse_gate[..., size:] * (n - old)
-            outs[..., rows, :] = old
+    (x_r, x_z, x_n), (r, z, n) = in_parts(inputs, 3), in_parts(gates, 3)
+    gate_weight, reset_weight = weight[..., : 2 * size, :], weight[..., 2 * size :, :]
+    first = [x_r, x_z, (h, STATE)], [r, z, *in_parts(resets)]
+    second = [x_n, z, (h, STATE)], [n, *in_parts(outs)]
+    stages = [
+        Stage(_gates, (), *first, weight_in_parts(gate_weight, 2), (h, STATE)),
+        Stage(_output, (), *second, weight_in_parts(reset_weight, 1), (resets, PACKED)),
+    ]
+    run_steps(inputs, stages, steps, (outs, h))
     return outs, gates, h
 
 

@@ -3,9 +3,11 @@
 from typing import Any
 
 from fdbr.ops.dtypes import astype
-from fdbr.ops.nn.recurrent.fused_steps import rnn_by_kernel
+from fdbr.ops.elementwise.trigonometric import tanh
+from fdbr.ops.nn.activations.exponentials import relu
 from fdbr.ops.nn.recurrent.recurrences import transposed_recurrence, weight_cotangent
 from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype, over_sequences
+from fdbr.ops.nn.recurrent.stages import STATE, Stage, in_parts, run_steps, weight_in_parts
 from fdbr.ops.nn.recurrent.steps import Steps, previous
 
 __all__ = ["rnn_sequence"]
@@ -17,6 +19,10 @@ def _vjp(ct: Any, out: Any, weight: Any, steps: Any, rectified: bool) -> Any:
     k = astype(h > 0, h.dtype) if rectified else 1 - h * h
     sources = 0, 0, ct_h, ct_h_end, 0
     return list(transposed_recurrence(*sources, k, 0, 0, weight, 0, steps=steps))
+
+
+def _step(rectified: bool, s: Any, x: Any) -> Any:
+    return relu(s + x) if rectified else tanh(s + x)
 
 
 @over_sequences(
@@ -32,19 +38,9 @@ def _rnn_sequence(
     """Compute the outputs of all steps, and the last states."""
     outs = xp.empty(inputs.shape, dtype=inputs.dtype)
     h = xp.array(h)
-    if rnn_by_kernel(inputs, h, weight, outs, steps, rectified):
-        return outs, h
-    transposed = xp.empty(weight.shape, dtype=weight.dtype)
-    transposed[...] = weight.swapaxes(-1, -2)  # contiguous, as BLAS reads it
-    for rows, count in steps:
-        old, out = h[..., :count, :], outs[..., rows, :]
-        xp.matmul(old, transposed, out=out)
-        out += inputs[..., rows, :]
-        if rectified:
-            xp.maximum(out, 0, out=out)
-        else:
-            xp.tanh(out, out=out)
-        old[...] = out
+    product = weight_in_parts(weight, 1), (h, STATE)
+    stage = Stage(_step, (rectified,), in_parts(inputs), in_parts(outs), *product)
+    run_steps(inputs, [stage], steps, (outs, h))
     return outs, h
 
 

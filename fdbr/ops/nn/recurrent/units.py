@@ -6,7 +6,7 @@ from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import opaque
 from fdbr.ops.declare.batches import spread
-from fdbr.ops.dtypes import astype, is_traced, result_type
+from fdbr.ops.dtypes import astype, result_type
 from fdbr.ops.elementwise.logistic import sigmoid
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.shape.creation import floating
@@ -14,7 +14,20 @@ from fdbr.ops.shape.manipulation import concat, moveaxis, reshape
 from fdbr.ops.special.library import refuse_complex
 from fdbr.pytrees.typing import ArrayLike
 
-__all__ = ["gru_gates", "lstm", "lstm_gates", "parts_of", "real", "slstm", "tree_lstm"]
+__all__ = [
+    "gru_derivatives",
+    "gru_gates",
+    "gru_sources",
+    "gru_unit",
+    "lstm",
+    "lstm_derivatives",
+    "lstm_gates",
+    "lstm_unit",
+    "parts_of",
+    "real",
+    "slstm",
+    "tree_lstm",
+]
 
 
 def real(function: str, *values: Any) -> list[Any]:
@@ -43,38 +56,57 @@ def _plus(a: Any, b: Any) -> Any:
 # --- long short-term memory ---------------------------------------------------------
 
 
+def lstm_unit(i: Any, f: Any, g: Any, o: Any, c: Any) -> tuple[Any, ...]:
+    """Compute the new memory, the output and the gates, from the sums of the gates."""
+    i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
+    new = f * c + i * g
+    return new, o * tanh(new), i, f, g, o
+
+
+def lstm_derivatives(i: Any, f: Any, g: Any, o: Any, c: Any, tanh_new: Any) -> tuple[Any, ...]:
+    """Compute the derivatives of the gates, and the coefficients of `linear_recurrence`.
+
+    These are those of the sums, of the memory for the first three and of the output for the last,
+    and that of the new memory in the output.
+    """
+    derivatives = i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o)
+    factors = (g, c, i, tanh_new)
+    k = [x * derivative for x, derivative in zip(factors, derivatives, strict=True)]
+    return derivatives, k, o * (1 - tanh_new * tanh_new)
+
+
 def _lstm_vjp(cts: Any, out: Any, c: Any) -> tuple[Any, Any]:
     """Compute the cotangents of the inputs of the gates and of the memory."""
-    new, _, i, f, g, o = out
-    ct_new, ct_h, ct_i, ct_f, ct_g, ct_o = cts
+    new, _, *gates = out
+    ct_new, ct_h, *ct_gates = cts
+    derivatives, k, a = lstm_derivatives(*gates, c, tanh(new))
     if ct_h is not None:
-        tanh_new = tanh(new)
-        ct_o = _plus(ct_o, ct_h * tanh_new)
-        ct_new = _plus(ct_new, ct_h * o * (1 - tanh_new * tanh_new))
-    if ct_new is not None:
-        ct_i, ct_f = _plus(ct_i, ct_new * g), _plus(ct_f, ct_new * c)
-        ct_g = _plus(ct_g, ct_new * i)
-    derivatives = (i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o))
-    rows = zip((ct_i, ct_f, ct_g, ct_o), derivatives, strict=True)
-    sums = concat(
-        [0 * derivative if ct is None else ct * derivative for ct, derivative in rows], axis=-1
-    )
-    return sums, 0 * f if ct_new is None else ct_new * f
+        ct_new = _plus(ct_new, ct_h * a)
+    sums = []
+    rows = zip((ct_new, ct_new, ct_new, ct_h), k, ct_gates, derivatives, strict=True)
+    for ct, factor, ct_gate, derivative in rows:
+        total = None if ct is None else ct * factor
+        total = _plus(total, None if ct_gate is None else ct_gate * derivative)
+        sums.append(0 * factor if total is None else total)
+    f = gates[1]
+    return concat(sums, axis=-1), 0 * f if ct_new is None else ct_new * f
 
 
 def _lstm_gates_jvp(t: Any, out: Any, c: Any) -> tuple[Any, ...]:
-    new, _, i, f, g, o = out
-    ct_i, ct_f, ct_g, ct_o = parts_of(t, 4)
-    ct_i, ct_f, ct_o = ct_i * i * (1 - i), ct_f * f * (1 - f), ct_o * o * (1 - o)
-    ct_g = ct_g * (1 - g * g)
-    ct_new, tanh_new = ct_f * c + ct_i * g + i * ct_g, tanh(new)
-    return ct_new, ct_o * tanh_new + o * (1 - tanh_new * tanh_new) * ct_new, ct_i, ct_f, ct_g, ct_o
+    new, _, *gates = out
+    derivatives, k, a = lstm_derivatives(*gates, c, tanh(new))
+    sums = parts_of(t, 4)
+    by_i, by_f, by_g, by_o = [factor * s for factor, s in zip(k, sums, strict=True)]
+    t_new = by_i + by_f + by_g
+    t_gates = [s * derivative for s, derivative in zip(sums, derivatives, strict=True)]
+    return t_new, a * t_new + by_o, *t_gates
 
 
-def _lstm_memory_jvp(t: Any, out: Any) -> tuple[Any, ...]:
-    new, _, i, f, g, o = out
-    ct_new, tanh_new = f * t, tanh(new)
-    return ct_new, o * (1 - tanh_new * tanh_new) * ct_new, 0 * i, 0 * f, 0 * g, 0 * o
+def _lstm_memory_jvp(t: Any, out: Any, c: Any) -> tuple[Any, ...]:
+    new, _, *gates = out
+    t_new = gates[1] * t
+    _, _, a = lstm_derivatives(*gates, c, tanh(new))
+    return t_new, a * t_new, *(0 * gate for gate in gates)
 
 
 @opaque(
@@ -88,15 +120,7 @@ def _lstm_memory_jvp(t: Any, out: Any) -> tuple[Any, ...]:
 )
 def _lstm(xp: Any, gates: Any, c: Any) -> Any:
     """Compute the new memory, the output, and the four gates, which the derivative needs."""
-    i, f, g, o = parts_of(gates, 4)
-    if is_traced(gates):  # for a compiler, which fuses all of it into one kernel
-        i, f = sigmoid(i), sigmoid(f)
-    else:
-        i, f = parts_of(sigmoid(gates[..., : 2 * c.shape[-1]]), 2)
-    g, o = tanh(g), sigmoid(o)
-    new = f * c
-    new += i * g
-    return new, o * tanh(new), i, f, g, o
+    return lstm_unit(*parts_of(gates, 4), c)
 
 
 def lstm_gates(gates: Any, c: Any) -> tuple[Any, Any]:
@@ -190,37 +214,73 @@ def _split_interleaved(x: Any) -> tuple[Any, ...]:
 # --- gated recurrent units ----------------------------------------------------------
 
 
+def gru_unit(x_r: Any, x_z: Any, x_n: Any, h_r: Any, h_z: Any, h_n: Any, h: Any) -> tuple[Any, ...]:
+    """Compute the new state and the gates, from the sums of inputs and of the state."""
+    r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
+    n = tanh(x_n + r * h_n)
+    return n + z * (h - n), r, z, n
+
+
+def gru_derivatives(r: Any, z: Any, n: Any, h: Any, h_n: Any) -> tuple[Any, ...]:
+    """Compute the derivatives of the gates, and the coefficients of the new state.
+
+    These are those of the state's sums, and that of the last input.
+    """
+    derivatives = r * (1 - r), z * (1 - z), 1 - n * n
+    by_r, by_z, by_n = derivatives
+    new = (1 - z) * by_n
+    return derivatives, [new * h_n * by_r, (h - n) * by_z, new * r], new
+
+
+def gru_sources(gates: Any, derivatives: Any, h_n: Any, cts: Any) -> tuple[list[Any], Any]:
+    """Compute the cotangents of the state's sums from those of the gates, and of the last input."""
+    (ct_r, ct_z, ct_n), (by_r, by_z, by_n) = cts, derivatives
+    inner = None if ct_n is None else ct_n * by_n
+    ct_r = _plus(ct_r, None if inner is None else inner * h_n)
+    ct_r, ct_z = (
+        None if ct is None else ct * derivative for ct, derivative in ((ct_r, by_r), (ct_z, by_z))
+    )
+    return [ct_r, ct_z, None if inner is None else inner * gates[0]], inner
+
+
 def _gru_vjp(cts: Any, out: Any, h: Any, state_sums: Any) -> tuple[Any, Any, Any]:
     """Compute the cotangents of both inputs of the gates, and of the state."""
-    _, r, z, n = out
-    ct_new, ct_r, ct_z, ct_n = cts
+    _, *gates = out
+    ct_new, *ct_gates = cts
+    h_n = parts_of(state_sums, 3)[2]
+    derivatives, k, new = gru_derivatives(*gates, h, h_n)
+    sums, inner = gru_sources(gates, derivatives, h_n, ct_gates)
     if ct_new is not None:
-        ct_z, ct_n = _plus(ct_z, ct_new * (h - n)), _plus(ct_n, ct_new * (1 - z))
-    inner = 0 * n if ct_n is None else ct_n * (1 - n * n)
-    ct_r = _plus(ct_r, inner * parts_of(state_sums, 3)[2]) * (r * (1 - r))
-    ct_z = 0 * z if ct_z is None else ct_z * (z * (1 - z))
-    ct_x = concat([ct_r, ct_z, inner], axis=-1)
-    ct_h = concat([ct_r, ct_z, inner * r], axis=-1)
+        sums = [_plus(s, ct_new * factor) for s, factor in zip(sums, k, strict=True)]
+        inner = _plus(inner, ct_new * new)
+    by_r, by_z, by_n = [0 * factor if s is None else s for s, factor in zip(sums, k, strict=True)]
+    inner = 0 * new if inner is None else inner
+    ct_x, ct_h = concat([by_r, by_z, inner], axis=-1), concat([by_r, by_z, by_n], axis=-1)
+    z = gates[1]
     return ct_x, ct_h, 0 * z if ct_new is None else ct_new * z
 
 
-def _gru_jvp(t: Any, factor: Any, out: Any, h: Any, state_sums: Any) -> tuple[Any, ...]:
-    _, r, z, n = out
-    ct_r, ct_z, ct_n = parts_of(t, 3)
-    ct_r, ct_z = ct_r * r * (1 - r), ct_z * z * (1 - z)
-    ct_n = (ct_n * factor + ct_r * parts_of(state_sums, 3)[2]) * (1 - n * n)
-    return ct_n + ct_z * (h - n) - z * ct_n, ct_r, ct_z, ct_n
+def _gru_jvp(t: Any, of_state: bool, out: Any, h: Any, state_sums: Any) -> tuple[Any, ...]:
+    _, *gates = out
+    h_n = parts_of(state_sums, 3)[2]
+    (by_r, by_z, by_n), k, new = gru_derivatives(*gates, h, h_n)
+    t_r, t_z, t_n = parts_of(t, 3)
+    last = k[2] if of_state else new
+    t_new = k[0] * t_r + k[1] * t_z + last * t_n
+    t_r, t_z = t_r * by_r, t_z * by_z
+    inner = t_n * gates[0] if of_state else t_n
+    return t_new, t_r, t_z, (inner + t_r * h_n) * by_n
 
 
 @opaque(
     first=_gru_vjp,
     input_sums=(
         lambda shared: shared[0],
-        lambda t, out, h, state_sums: _gru_jvp(t, 1, out, h, state_sums),
+        lambda t, out, h, state_sums: _gru_jvp(t, False, out, h, state_sums),
     ),
     state_sums=(
         lambda shared: shared[1],
-        lambda t, out, h, state_sums: _gru_jvp(t, out[1], out, h, state_sums),
+        lambda t, out, h, state_sums: _gru_jvp(t, True, out, h, state_sums),
     ),
     h=(lambda shared: shared[2], lambda t, out: (out[2] * t, 0 * t, 0 * t, 0 * t)),
     batch=_batch_all,
@@ -230,14 +290,7 @@ def _gru_jvp(t: Any, factor: Any, out: Any, h: Any, state_sums: Any) -> tuple[An
 )
 def _gru(xp: Any, input_sums: Any, state_sums: Any, h: ArrayLike) -> Any:
     """Compute the new state, and the gates, which the derivative needs."""
-    (xr, xz, xn), (hr, hz, hn) = parts_of(input_sums, 3), parts_of(state_sums, 3)
-    if is_traced(input_sums):  # for a compiler, which fuses all of it into one kernel
-        r, z = sigmoid(xr + hr), sigmoid(xz + hz)
-    else:
-        front = slice(2 * h.shape[-1])
-        r, z = parts_of(sigmoid(input_sums[..., front] + state_sums[..., front]), 2)
-    n = tanh(xn + r * hn)
-    return n + z * (h - n), r, z, n
+    return gru_unit(*parts_of(input_sums, 3), *parts_of(state_sums, 3), h)
 
 
 def gru_gates(input_sums: Any, state_sums: Any, h: Any) -> Any:

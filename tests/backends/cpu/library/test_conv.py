@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.library.conv import compiled
+from fdbr.backends.cpu.library.conv import planner
+from fdbr.core.primitive import registry
 from fdbr.ops.nn.convolution import im2col
 from fdbr.ops.nn.windows import Geometry
 
-VALUES = {primitive.name: value for primitive, value in compiled.VALUES.items()}
+NAMES = "conv", "conv_biased", "conv_kernel", "conv_input"
+VALUES = {name: registry[name].host for name in NAMES}
 
 
 @st.composite
@@ -107,10 +109,10 @@ def test_large_convolutions_are_divided_rightly(length, channels, outputs, strid
     assert_all_same(*large(16, channels, outputs, length, 3, stride))
 
 
-def test_small_convolutions_go_through_columns(monkeypatch):
+def test_small_convolutions_are_computed_without_kernels(monkeypatch):
     called = []
     for name in ("correlation", "inner_correlation", "transposed_correlation"):
-        monkeypatch.setattr(compiled, name, lambda *_: called.append(True))
+        monkeypatch.setattr(planner, name, lambda *_: called.append(True))
     assert_all_same(*large(1, 2, 2, 3))
     assert not called
     assert_all_same(*large(16, 40, 70, 9))

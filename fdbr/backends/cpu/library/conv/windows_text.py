@@ -10,8 +10,9 @@ import numpy as np
 
 from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
 from fdbr.backends.cpu.codegen.vector_types import VectorTypes
+from fdbr.ops.nn.windows import Geometry
 
-__all__ = ["WindowText", "Windows", "correlated", "summed"]
+__all__ = ["WindowText", "Windows", "correlated", "summed", "windows_of"]
 
 _AT_ONCE = 12  # kernel positions whose sums fit into registers
 
@@ -23,6 +24,13 @@ class Windows(NamedTuple):
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
+
+
+@functools.lru_cache(1 << 10)  # more geometries than a network has
+def windows_of(geometry: Geometry) -> Windows:
+    """Convert a geometry to the form for kernels, which do not need the padding at the end."""
+    before = tuple([low for low, _ in geometry.padding])
+    return Windows(geometry.kernel, geometry.stride, before, geometry.dilation)
 
 
 class WindowText(VectorTypes):
