@@ -10,7 +10,17 @@ from typing import Any
 import attrs
 import numpy
 
-from benchmarks import chart, input, libraries, loop, measuring, optimizers, report, workloads
+from benchmarks import (
+    chart,
+    input,
+    libraries,
+    loop,
+    measuring,
+    optimizers,
+    report,
+    tune,
+    workloads,
+)
 from benchmarks.distributed import command as distributed
 from benchmarks.layers import command as layers
 from benchmarks.libraries import PEERS
@@ -43,6 +53,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     if arguments[:1] == ["distributed"]:
         distributed.main(arguments[1:])
+        return
+    if arguments[:1] == ["tune"]:
+        tune.main(arguments[1:])
         return
     if arguments[:1] == ["research"]:
         research.main(arguments[1:], _environment_of_research)

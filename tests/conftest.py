@@ -10,6 +10,8 @@ import os
 import signal
 import tempfile
 
+from fdbr.backends.cpu.tuning import TUNING
+
 # The arrays of tests are small: more threads would only wait for each other.  The libraries
 # read this when NumPy is imported.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -32,8 +34,6 @@ from hypothesis import HealthCheck, settings
 from sizes import use_kernels_from
 
 from fdbr import backend
-from fdbr.backends.cpu.library.reduce import reduce
-from fdbr.backends.cpu.library.small_linalg import matrices
 from fdbr.compiler.engine.budget import UNLIMITED, Budget
 from fdbr.core import devices
 
@@ -85,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["FDBR_TEST_JIT"] = "1"  # for ops/cases.py, also in the workers of xdist
     if config.getoption("--kernels"):
         use_kernels_from(0, pytest.MonkeyPatch())
-        reduce._SHORTEST = reduce._NARROW = matrices.MANY = 1
+        TUNING.reduced_row = TUNING.reduced_columns = TUNING.stack_kernel = 1
 
 
 def pytest_collection_finish() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.exec import kernel_calls, sequencing
+from fdbr.backends.cpu.tuning import TUNING
 
 LENGTHS = (
     *((8, 8, 9, 9), (64, 130), (33, 130), (3, 5, 17, 33), (2, 3, 5, 8, 33), (1, 33, 130)),
@@ -116,8 +116,7 @@ def test_several_folds_along_different_axes_at_once(given, data, parted, kept):
 
     with pytest.MonkeyPatch.context() as patch:
         if parted:  # between two threads, however little there is to do
-            patch.setattr(kernel_calls, "_WORTH", 0)
-            patch.setattr(sequencing, "WORTH", 0)
+            patch.setattr(TUNING, "program_thread", 0)
         both(folded, x, w)
 
 

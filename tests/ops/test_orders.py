@@ -8,6 +8,7 @@ from hypothesis import given, settings
 import fdbr
 from fdbr import ops
 from fdbr.backends.cpu.library.sort import argsort, searching, sorting
+from fdbr.backends.cpu.tuning import TUNING
 
 DTYPES = [
     *("float32", ">f4", "float16", "float64", "complex64", "bool"),
@@ -20,7 +21,7 @@ def small(monkeypatch):
     """Few elements are many, and worth several threads."""
     for module in (argsort, sorting, searching):
         monkeypatch.setattr(module, "_MANY", 1)
-    monkeypatch.setattr(argsort, "_SHARE", 8)
+    monkeypatch.setattr(TUNING, "sort_share", 8)
     for module in (sorting, searching):
         monkeypatch.setattr(module, "LEAST", 0)
 

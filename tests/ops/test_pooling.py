@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.library.pool import planner
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.testing import assert_allclose
 from ops.cases_networks import pooled
 
@@ -229,8 +229,7 @@ def test_pooling_of_large_arrays_is_divided_and_gives_the_same(
         return [out, *pull(np.sin(out)), tangent]
 
     whole = run()
-    monkeypatch.setattr(planner, "_LARGE", 0)
-    monkeypatch.setattr(planner, "_PIECE", 200)
+    monkeypatch.setattr(TUNING, "divide_share", 200)
     for found, wanted in zip(run(), whole, strict=True):
         np.testing.assert_array_equal(found, wanted)
         assert found.dtype == wanted.dtype

@@ -11,6 +11,7 @@ from sizes import use_kernels_from
 
 import fdbr
 from fdbr import ops
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.testing import check_grads
 
 PROGRAMS = {
@@ -30,11 +31,9 @@ PROGRAMS = {
 @pytest.fixture(params=[True, False], ids=["large", "small"])
 def large(request, monkeypatch):
     """Arrays of any size are large, or none is."""
-    from fdbr.backends.cpu.library.reduce import reduce
-
     use_kernels_from(0 if request.param else math.inf, monkeypatch)
-    monkeypatch.setattr(reduce, "_SHORTEST", 2)
-    monkeypatch.setattr(reduce, "_NARROW", 2)
+    monkeypatch.setattr(TUNING, "reduced_row", 2)
+    monkeypatch.setattr(TUNING, "reduced_columns", 2)
     return request.param
 
 

@@ -15,12 +15,11 @@ from sizes import use_kernels_from, use_threads_from
 import fdbr
 from fdbr import ops
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.library import elementwise, products, rows, vectorized
+from fdbr.backends.cpu.library import elementwise, products, rows
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import registry
 from fdbr.core.util import threads
 from fdbr.core.util.threads import available, divide
-from fdbr.ops.nn.activations import nonlinearities
-from fdbr.ops.nn.losses import softmax_losses as losses
 
 PARAMS = {
     "elu": {"above": 1.0, "scale": 1.5, "alpha": 2.0},
@@ -58,14 +57,13 @@ def small(monkeypatch):
     monkeypatch.setattr(kernels, "elementwise", lambda *_: None)
     monkeypatch.setattr(kernels, "reduced", lambda *_: None)
     # and none is too small for what large ones have
-    monkeypatch.setattr(vectorized, "_FEW_SIGMOID", 0)
-    monkeypatch.setattr(nonlinearities, "_FEW", 0)
+    monkeypatch.setattr(TUNING, "sigmoid_elements", 0)
+    monkeypatch.setattr(TUNING, "ndtr_elements", 0)
     use_kernels_from(1 << 12, monkeypatch)
     use_threads_from(1 << 12, 1 << 10, monkeypatch)
-    monkeypatch.setattr(products, "_MANY", 1 << 10)
-    monkeypatch.setattr(products, "_SHARE", 1 << 8)
-    monkeypatch.setattr(losses, "_LONG", 1 << 12)
-    monkeypatch.setattr(losses, "_SHARE", 1 << 10)
+    monkeypatch.setattr(TUNING, "outer_share", 1 << 8)
+    monkeypatch.setattr(TUNING, "logits_bytes", 1 << 12)
+    monkeypatch.setattr(TUNING, "logits_share", 1 << 10)
 
 
 def refused(*args):
@@ -190,7 +188,7 @@ from fdbr.core.util import threads
 from fdbr.backends.cpu.library import elementwise
 
 threads.available = lambda: 4
-elementwise.LONG, elementwise.SHARE = 1 << 12, 1 << 10
+TUNING.divide_bytes, TUNING.divide_share = 1 << 12, 1 << 10
 x = np.linspace(-3.0, 3.0, 10_000)
 expected = ops.softplus(x)
 
@@ -338,8 +336,8 @@ def test_losses_of_many_examples_are_the_same_to_the_last_bit(shape, dtype, four
     labels = rng.integers(0, shape[-1], shape[:-1])
     both = []
     for long in (1 << 40, 1 << 10):
-        monkeypatch.setattr(losses, "_LONG", long)
-        monkeypatch.setattr(losses, "_SHARE", long)
+        monkeypatch.setattr(TUNING, "logits_bytes", long)
+        monkeypatch.setattr(TUNING, "logits_share", long)
         loss = fdbr.value_and_grad(lambda x: ops.sum(ops.softmax_cross_entropy(x, labels)))
         both.append(loss(x))
     assert both[0][0].dtype == both[1][0].dtype == dtype
@@ -349,7 +347,7 @@ def test_losses_of_many_examples_are_the_same_to_the_last_bit(shape, dtype, four
 
 @pytest.mark.parametrize("wide", [1, 1 << 30], ids=["by einsum", "by products"])
 def test_outer_products_keep_infinity_and_nan_where_they_are(wide, four, small, monkeypatch):
-    monkeypatch.setattr(products, "_WIDE", wide)
+    monkeypatch.setattr(TUNING, "outer_blas", wide)
     x, y = np.ones((20, 30)), np.ones((20, 40))
     x[3, 4], y[3, 5], y[7, 1], x[9, 2], y[9, 3] = np.inf, 0.0, np.nan, 1e-300, 1e-300
     with np.errstate(invalid="ignore"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import random
-from fdbr.ops import philox
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.ops.philox import random_words
 
 FLOATS = ("uniform", "normal", "gumbel", "exponential", "laplace", "logistic", "cauchy")
@@ -79,7 +79,7 @@ def test_words_are_those_of_numpy(seeds, start, count):
 
 def test_many_words_are_made_in_parts(monkeypatch):
     whole = random_words(KEYS, 0, shape=(50,), use=0)
-    monkeypatch.setattr(philox, "_AT_ONCE", 8)
+    monkeypatch.setattr(TUNING, "philox_blocks", 8)
     np.testing.assert_array_equal(random_words(KEYS, 0, shape=(50,), use=0), whole)
 
 

@@ -12,8 +12,8 @@ operation for an element, or for a row, in one pass: with vectors, and on all th
 - `library`: convolutions, pooling, recurrences, reductions and small linear algebra
 """
 
-from fdbr.backends.cpu.codegen.eager_kernels import LEAST, converted, elementwise
+from fdbr.backends.cpu.codegen.eager_kernels import converted, elementwise
 from fdbr.backends.cpu.codegen.math import functions, incomplete
 from fdbr.backends.cpu.library.reduce.reduce import reduced, stages
 
-__all__ = ["LEAST", "converted", "elementwise", "functions", "incomplete", "reduced", "stages"]
+__all__ = ["converted", "elementwise", "functions", "incomplete", "reduced", "stages"]

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops, train, tree
 from fdbr.backends.cpu.backend import CPU
-from fdbr.backends.cpu.exec import kernel, kernel_calls, sequencing
+from fdbr.backends.cpu.exec import kernel
 from fdbr.backends.cpu.exec.memory import workspaces
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.engine import donation, tiers
 
 
@@ -228,8 +229,7 @@ def test_kernels_that_fold_write_over_what_they_read_if_they_have_read_all(
     make = lambda: ({"w": normal(300, 64)}, normal(300, 64, seed=1))
     with pytest.MonkeyPatch.context() as patch:
         if parted:  # between two threads, however little there is to do
-            patch.setattr(kernel_calls, "_WORTH", 0)
-            patch.setattr(sequencing, "WORTH", 0)
+            patch.setattr(TUNING, "program_thread", 0)
         jitted = warm(f, *make())
         state, g = make()
         before = addresses(state)

@@ -12,15 +12,12 @@ from fdbr.backends.cpu.codegen import loops
 from fdbr.backends.cpu.codegen.math import functions
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS, Graph, InexpressibleError, Node, cost
 
-__all__ = ["LEAST", "Plan", "converted", "elementwise", "expected", "key_of", "planned", "traced"]
+__all__ = ["Plan", "converted", "elementwise", "expected", "key_of", "planned", "traced"]
 
-LEAST = 1 << 20  # bytes of the smallest array for which a kernel is faster than NumPy
 _GRAIN = 1 << 10  # elements
-_WORTH = 1 << 21  # additions that take longer than waking up a thread
-_PART = 1 << 18  # additions in one thread's part
-_NARROW = 64  # columns; narrower rows use masked vectors
 _BOOL = np.dtype(np.bool_)
 _MOST = 4096  # plans in the cache
 _UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, OverflowError
@@ -75,7 +72,11 @@ class Plan:
         self.lengths = columns, inner
         number, grain = (columns, _GRAIN) if flat else (rows, 1)
         work = rows * columns * additions
-        parts = part_count(min(work // _PART, number // grain)) if work >= _WORTH else 1
+        parts = (
+            part_count(min(work // TUNING.kernel_thread_part, number // grain))
+            if work >= TUNING.kernel_thread_work
+            else 1
+        )
         self.shares = number, grain, parts
 
     def run(self, operands: Sequence[Any]) -> Any:
@@ -212,7 +213,7 @@ def converted(x: Any, to: Any) -> Any:
     >>> converted(np.ones(2, np.float32), np.dtype(np.float64)).dtype
     dtype('float64')
     """
-    if x.nbytes >= LEAST and x.dtype in FLOATS and to in FLOATS and x.flags.forc:
+    if x.nbytes >= TUNING.kernel_bytes and x.dtype in FLOATS and to in FLOATS and x.flags.forc:
         found = elementwise(("astype", to), lambda node: node.astype(to), (x,))
         if found is not None:
             return found
@@ -253,7 +254,9 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
     rows, columns, inner, patterns, steps = _patterns(shapes, shape, stepped)
     if stepped and not steps:
         rows, columns, inner, patterns, steps = _patterns(shapes, shape, {})
-    layout = loops.Layout(rows == 1, columns < _NARROW, tuple([offset for _, offset in patterns]))
+    layout = loops.Layout(
+        rows == 1, columns < TUNING.narrow_columns, tuple([offset for _, offset in patterns])
+    )
     kinds = [(dtype, *pattern) for dtype, pattern in zip(dtypes, patterns, strict=True)]
     source, (out, *more), plan.several, plan.guarded = traced(
         name, function, kinds, layout, loops.source
@@ -332,7 +335,7 @@ def _patterns(
         merged = [(1, (True,) * len(shapes))]
     columns, across = merged[-1]
     steps = {}
-    if len(merged) == 2 and columns >= _NARROW:
+    if len(merged) == 2 and columns >= TUNING.narrow_columns:
         steps = {i: step[ends[0]] for i, step in stepped.items() if step[ends[1]] == 1}
     if len(steps) < len(stepped):
         return 0, 0, 0, [], {}

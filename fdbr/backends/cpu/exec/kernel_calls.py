@@ -9,11 +9,10 @@ from fdbr.backends.cpu.exec.kernel import RefusedError, by_numpy, joined_parts
 from fdbr.backends.cpu.exec.memory.memory_order import in_one_order
 from fdbr.backends.cpu.exec.native_forms import parts_of
 from fdbr.backends.cpu.runtime.launching import thread_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir.program import Fused, Step, Variable, kind_of
 
 __all__ = ["call_lines"]
-
-_WORTH = 500_000  # additions from which on several threads pay
 
 
 def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]) -> list[str]:
@@ -22,7 +21,7 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
     ``ordered`` are the variables known to be C-contiguous; the kernel's results are added to it.
     """
     threads = 1
-    if written.rows * written.weight >= _WORTH:
+    if written.rows * written.weight >= TUNING.program_thread:
         threads = max(1, min(thread_count(), written.rows))
     lines: list[str] = []
     names: list[str] = []

@@ -17,6 +17,7 @@ from fdbr.backends.cpu.exec.views import Look, looked
 from fdbr.backends.cpu.library.matmul.blas import is_blas_product
 from fdbr.backends.cpu.library.matmul.matmuls import is_threaded
 from fdbr.backends.cpu.library.matmul.small import is_small_product, write_product
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import Loop, is_guarded, loop_of
 from fdbr.compiler.ir.program import (
@@ -37,7 +38,6 @@ from fdbr.core.expr import FLOATS
 
 __all__ = ["Natives", "Run", "data_inputs", "gathered", "is_look", "reduction"]
 
-WORTH = 500_000  # additions from which on several threads pay
 _LONG = 50_000_000  # additions of a sequence after which Python checks for signals
 _FEW = 3  # simple steps that pay for a sequence; Python runs fewer as fast
 _ASKED: dict[Any, str] = {bool: "b", int: "i", float: "f"}
@@ -103,7 +103,7 @@ class Natives:
             return _is_check(step, made)
         if isinstance(step, Fused):
             size = math.prod(step.domain)
-            return step.row_count == 1 or size * sum(map(cost, step.steps)) < WORTH
+            return step.row_count == 1 or size * sum(map(cost, step.steps)) < TUNING.program_thread
         if isinstance(step, Small):
             return True
         if has_effect(step):
@@ -112,7 +112,7 @@ class Natives:
         if loop is not None and self.form(step) is None:
             return self._is_native_loop(step, loop)
         if (form := self.form(step)) is not None:
-            return form.rows == 1 or form.rows * form.weight < WORTH
+            return form.rows == 1 or form.rows * form.weight < TUNING.program_thread
         if is_look(step):
             return True
         return self.products and self._is_simple(step, whole)
@@ -140,10 +140,10 @@ class Natives:
         """Return whether an unfused step can have a kernel of its own."""
         if self.is_small_product(step):
             weight = write_product(step).weight * write_product(step).rows
-            return weight < 8 * WORTH
+            return weight < 8 * TUNING.program_thread
         if is_blas_product(step):
             return whole or not is_threaded(step)
-        if loop_weight((step,)) >= WORTH:
+        if loop_weight((step,)) >= TUNING.program_thread:
             return False
         return is_plain_loop(step) or reduction(step) is not None
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.backends.cpu.codegen.math.normal import TAIL, TAIL_RATE
 from fdbr.backends.cpu.library.elementwise import with_kernels
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import Primitive, implement, registry
 from fdbr.ops.elementwise.arithmetic import clipped
 from fdbr.ops.elementwise.exponential import gaussian
@@ -13,9 +14,6 @@ from fdbr.ops.nn.activations.nonlinearities import indicator
 
 __all__: list[str] = []
 
-_LARGE = 1 << 12  # elements below which `maximum` with an array of zeros is faster than clipping
-_SMALL = 1 << 6  # elements, below which one call of NumPy is faster than several
-_FEW = 1 << 10  # elements, below which SciPy's ndtr is faster
 _TAIL_END = 40.0  # the tail is 0 in float32 from here on
 
 
@@ -34,7 +32,7 @@ _relu = registry["relu"]
 
 @_of_small(_relu)
 def _relu_of_small(xp: Any, x: Any) -> Any:
-    if getattr(x, "size", _LARGE) < _LARGE and x.itemsize > 2:
+    if getattr(x, "size", TUNING.extra_pass) < TUNING.extra_pass and x.itemsize > 2:
         # `maximum` with a number is slower.  Of zeros of both signs it returns the second operand,
         # as `clipped` does.
         return np.maximum(np.zeros(x.shape, x.dtype), x)
@@ -53,7 +51,7 @@ _softplus, _log_sigmoid = registry["softplus"], registry["log_sigmoid"]
 
 
 def _is_small(x: Any) -> bool:
-    return type(x) is np.ndarray and x.size < _SMALL and x.dtype.kind != "c"
+    return type(x) is np.ndarray and x.size < TUNING.formula_elements and x.dtype.kind != "c"
 
 
 @_of_small(_softplus)
@@ -94,7 +92,7 @@ def _normal_tail(t: Any) -> Any:
 
 
 def _is_single(x: Any) -> bool:
-    return type(x) is np.ndarray and x.dtype == np.float32 and x.size >= _FEW
+    return type(x) is np.ndarray and x.dtype == np.float32 and x.size >= TUNING.ndtr_elements
 
 
 def _cdf_of_single(x: Any) -> Any:

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.kernels import LEAST
-from fdbr.backends.cpu.library.elementwise import STEPS
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.moments import adam_step, is_plain_step
@@ -28,7 +27,10 @@ def _change(mu: Any, nu: Any, weight1: Any, weight2: Any, eps: Any, eps_root: An
 
 @implement(adam_step, np)
 def _adam_step(g: Any, mu: Any, nu: Any, constants: Any, weights: Any, nesterov: bool) -> Any:
-    large = g.nbytes * STEPS >= LEAST and type(mu) is type(nu) is np.ndarray
+    large = (
+        g.nbytes * TUNING.kernel_passes >= TUNING.kernel_bytes
+        and type(mu) is type(nu) is np.ndarray
+    )
     if large and is_plain_step(g, mu, nu, constants, weights, nesterov):
         (b1, b2, eps, eps_root), (weight1, weight2, _) = constants, weights
         new_mu = kernels.elementwise(_mean, _mean, (mu, g, b1, 1 - b1))

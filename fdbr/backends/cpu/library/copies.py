@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.library.copy import copied_into
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.array_modules import copied
 from fdbr.core.primitive import implement
 
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 @implement(copied, np)
 def _copied(array: Any) -> Any:
-    if array.nbytes < LEAST:
+    if array.nbytes < TUNING.kernel_bytes:
         return array.copy(order="K")  # another memory order would take ten times as long
     out = np.empty_like(array)
     copied_into(out, array)

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen.eager_kernels import LEAST
 from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.backends.cpu.tuning import TUNING
 
 __all__ = ["copied_into", "filled", "joined"]
 
-_SHARE = 1 << 16  # bytes of work that are worth waking a thread
 _FILL = 1 << 13  # bytes of the row that an array is filled with
 
 # The entries: target, source, the distances of rows in both, and the bytes of a row.  A single row
@@ -50,7 +49,7 @@ end:
 
 def copied_into(out: Any, x: Any) -> None:
     """Compute ``out[...] = x`` for arrays of one shape and dtype, which do not overlap."""
-    if x.nbytes < LEAST or x.dtype.hasobject:
+    if x.nbytes < TUNING.kernel_bytes or x.dtype.hasobject:
         out[...] = x
     elif not any(x.strides):
         filled(out, x[(0,) * x.ndim])
@@ -67,7 +66,7 @@ def filled(out: Any, value: Any) -> Any:
     >>> filled(np.empty((600, 500)), 2.0).min()
     np.float64(2.0)
     """
-    if out.nbytes < LEAST or out.dtype.hasobject or not out.flags.forc:
+    if out.nbytes < TUNING.kernel_bytes or out.dtype.hasobject or not out.flags.forc:
         out[...] = value
         return out
     elements = out.reshape(-1, order="A")
@@ -83,7 +82,7 @@ def _copy(out: Any, x: Any, rows: int, out_step: int, x_step: int, size: int) ->
     data = [v.__array_interface__["data"][0] for v in (out, x)]
     table = array("q", [*data, out_step, x_step, 0 if rows == 1 else size])
     number, grain = (size, 64) if rows == 1 else (rows, 1)
-    parts = part_count(min(rows * size // _SHARE, number))
+    parts = part_count(min(rows * size // TUNING.copy_share, number))
     launch(address_of(_SOURCE), table.buffer_info()[0], number, grain, parts)
 
 
@@ -100,16 +99,13 @@ def _lines(out: Any, x: Any) -> tuple[int, int, int, int] | None:
             continue
         if whole:
             whole, rows, steps = False, n, here
-            if row < _ROW:
+            if row < TUNING.copy_row:
                 return None
         elif here == (steps[0] * rows, steps[1] * rows):
             rows *= n
         else:
             return None
     return (rows, *steps, row)
-
-
-_ROW = 1 << 8  # bytes of a row below which NumPy is as fast
 
 
 def joined(arrays: Sequence[Any], axis: int) -> Any:
@@ -122,7 +118,7 @@ def joined(arrays: Sequence[Any], axis: int) -> Any:
     first, size = arrays[0], 0
     for part in arrays:
         size += part.nbytes
-    if size < LEAST or any(
+    if size < TUNING.kernel_bytes or any(
         type(part) is not np.ndarray
         or part.dtype != first.dtype
         or not part.dtype.isnative

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.kernels import LEAST
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.array_modules import array_module
 from fdbr.core.primitive import Primitive, implement, implement_each
 from fdbr.core.util.threads import divide, slices
@@ -28,13 +28,8 @@ from fdbr.ops.declare.memory_saving import (
 from fdbr.ops.declare.operation import operands_of
 from fdbr.ops.declare.unbroadcast import converted
 
-__all__ = ["LONG", "SHARE", "STEPS", "with_kernels", "with_threads"]
+__all__ = ["with_kernels", "with_threads"]
 
-# A kernel replaces several passes of NumPy in operations that are compound or heavy, and in a
-# product that is summed, so it pays for arrays of an eighth of the size.
-STEPS = 8
-LONG = 1 << 21  # bytes from which on heavy operations are divided among threads
-SHARE = 1 << 20  # bytes that a thread computes at a time
 _array = np.ndarray
 _Value = Callable[..., Any]
 
@@ -50,25 +45,25 @@ def with_kernels(primitive: Primitive, smaller: _Value | None = None) -> _Value:
     """
     value, heavy = primitive.value, primitive.facts.heavy
     plain = smaller or value
-    times = STEPS if heavy or primitive.facts.compound else 1
+    times = TUNING.kernel_passes if heavy or primitive.facts.compound else 1
     parameters = inspect.signature(value).parameters
     if len(parameters) == 2:  # the usual cases, without packing arguments
 
         @functools.wraps(value)
         def of_one(xp: Any, x: Any) -> Any:
-            if type(x) is _array and x.nbytes * times >= LEAST:
+            if type(x) is _array and x.nbytes * times >= TUNING.kernel_bytes:
                 return _of_large(value, plain, heavy, (x,), {})
             return plain(xp, x)
 
-        of_one.least = LEAST // times if times > 1 else 0  # type: ignore[attr-defined]
+        of_one.least = TUNING.kernel_bytes // times if times > 1 else 0  # type: ignore[attr-defined]
         return of_one
 
     if len(parameters) == 3 and len(operands_of(value)) == 2:
 
         @functools.wraps(value)
         def of_two(xp: Any, x: Any, y: Any) -> Any:
-            if (type(x) is _array and x.nbytes * times >= LEAST) or (
-                type(y) is _array and y.nbytes * times >= LEAST
+            if (type(x) is _array and x.nbytes * times >= TUNING.kernel_bytes) or (
+                type(y) is _array and y.nbytes * times >= TUNING.kernel_bytes
             ):
                 return _of_large(value, plain, heavy, (x, y), {})
             return plain(xp, x, y)
@@ -78,7 +73,7 @@ def with_kernels(primitive: Primitive, smaller: _Value | None = None) -> _Value:
     @functools.wraps(value)
     def of_all(xp: Any, *operands: Any, **params: Any) -> Any:
         for x in operands:
-            if type(x) is _array and x.nbytes * times >= LEAST:
+            if type(x) is _array and x.nbytes * times >= TUNING.kernel_bytes:
                 return _of_large(value, plain, heavy, operands, params)
         return plain(xp, *operands, **params)
 
@@ -91,7 +86,7 @@ def with_threads(value: _Value) -> _Value:
     @functools.wraps(value)
     def of_all(xp: Any, *operands: Any, **params: Any) -> Any:
         for x in operands:
-            if type(x) is _array and x.nbytes >= LONG:
+            if type(x) is _array and x.nbytes >= TUNING.divide_bytes:
                 return _in_pieces(value, operands, params)
         return value(xp, *operands, **params)
 
@@ -107,7 +102,7 @@ def _of_large(
     )
     if found is not None:
         return found
-    if heavy and max(getattr(x, "nbytes", 0) for x in operands) >= LONG:
+    if heavy and max(getattr(x, "nbytes", 0) for x in operands) >= TUNING.divide_bytes:
         return _in_pieces(plain, operands, params)
     return plain(np, *operands, **params)
 
@@ -122,7 +117,7 @@ def _in_pieces(value: _Value, operands: tuple[Any, ...], params: dict[str, Any])
     def work(piece: slice) -> None:
         flat_out[piece] = value(np, *(_part(part, piece) for part in parts), **params)
 
-    divide(work, slices(flat_out, SHARE))
+    divide(work, slices(flat_out, TUNING.divide_share))
     return out
 
 
@@ -146,7 +141,7 @@ def _alongside(out: Any, *values: Any) -> list[Any]:
     return [out, *(next(rest) if type(v) is _array and v.ndim else v for v in values)]
 
 
-@implement(converted, np, least=LEAST)
+@implement(converted, np, least=TUNING.kernel_bytes)
 def _converted(x: Any, to: Any) -> Any:
     return kernels.converted(x, to)
 
@@ -159,18 +154,18 @@ def _by_kernel(primitive: Primitive) -> _Value | None:
 # --- derivatives ----------------------------------------------------------------------
 
 
-@implement(cotangent_product, np, least=LEAST // STEPS)
+@implement(cotangent_product, np, least=TUNING.kernel_bytes // TUNING.kernel_passes)
 def _cotangent_product(
     ct: Any, partial: _Value, saved: Sequence[Any], heavy: bool, fixed: frozenset[int]
 ) -> Any:
     """Return ``ct * partial(*saved)``; for a large ``ct`` by a kernel, or divided among threads."""
-    if ct.nbytes * (STEPS if heavy else 1) < LEAST:
+    if ct.nbytes * (TUNING.kernel_passes if heavy else 1) < TUNING.kernel_bytes:
         return ct * partial(*saved)
     positions, kept, product = product_of(partial, saved, fixed)
     found = kernels.elementwise((partial, kept), product, (ct, *(saved[i] for i in positions)))
     if found is not None and found.dtype == ct.dtype:
         return found
-    if not heavy or ct.nbytes < LONG or not _fits(ct, partial, saved):
+    if not heavy or ct.nbytes < TUNING.divide_bytes or not _fits(ct, partial, saved):
         return ct * partial(*saved)
     out = np.empty_like(ct)
     flat_out, cts, *parts = _alongside(out, ct, *saved)
@@ -181,7 +176,7 @@ def _cotangent_product(
             share = share.astype(ct.dtype)  # NumPy multiplies by booleans more slowly
         np.multiply(cts[piece], share, out=flat_out[piece])
 
-    divide(work, slices(flat_out, SHARE))
+    divide(work, slices(flat_out, TUNING.divide_share))
     return out
 
 
@@ -199,7 +194,7 @@ def _fits(ct: Any, partial: _Value, saved: Sequence[Any]) -> bool:
     return shape == ct.shape and ct.dtype == np.result_type(ct, share)
 
 
-@implement(summed_product, np, least=LEAST // STEPS)
+@implement(summed_product, np, least=TUNING.kernel_bytes // TUNING.kernel_passes)
 def _summed_product(
     ct: Any, partial: _Value, saved: Sequence[Any], shape: tuple[int, ...], fixed: frozenset[int]
 ) -> Any:
@@ -244,20 +239,24 @@ def _only_cotangent_product(
         or (ct[:0] * (share := partial(saved[:0]))).dtype != ct.dtype
     ):
         return ct * partial(saved)
-    least = 0 if getattr(share, "dtype", None) == np.bool_ else LEAST // STEPS
+    least = (
+        0
+        if getattr(share, "dtype", None) == np.bool_
+        else TUNING.kernel_bytes // TUNING.kernel_passes
+    )
     alone = references == sole_references and ct.base is None and ct.flags.writeable
     out = ct if alone else np.empty_like(saved)
     ct, saved, flat_out = flattened(ct, saved, out)
 
     def work(piece: slice) -> None:
-        if heavy and ct[piece].nbytes >= LEAST // STEPS:
+        if heavy and ct[piece].nbytes >= TUNING.kernel_bytes // TUNING.kernel_passes:
             product = _cotangent_product(ct[piece], partial, (saved[piece],), heavy, fixed)
             flat_out[piece] = product
         else:
             np.multiply(ct[piece], partial(saved[piece]), out=flat_out[piece])
 
-    if heavy and out.nbytes >= LONG:
-        divide(work, slices(flat_out, SHARE))
+    if heavy and out.nbytes >= TUNING.divide_bytes:
+        divide(work, slices(flat_out, TUNING.divide_share))
     else:
         for piece in pieces(flat_out, least):
             work(piece)

@@ -5,21 +5,21 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.core.util.threads import available
 from fdbr.ops import fft
 
-_MANY = 1 << 12  # elements from which on SciPy's transforms take a third of the time of NumPy's
-_LONG = 1 << 15  # and from which on several threads are faster
-
 
 def _of_scipy(name: str, x: Any, *args: Any, **how: Any) -> Any:
     module = importlib.import_module("scipy.fft")
-    return getattr(module, name)(x, *args, **how, workers=available() if x.size >= _LONG else 1)
+    return getattr(module, name)(
+        x, *args, **how, workers=available() if x.size >= TUNING.fft_thread else 1
+    )
 
 
 def _along_axes(name: str, x: Any, axes: tuple[int, ...], norm: Any) -> Any:
-    if x.size >= _MANY:
+    if x.size >= TUNING.extra_pass:
         if len(axes) == 1:
             return _of_scipy(name, x, axis=axes[0], norm=norm)
         return _of_scipy(f"{name}n", x, axes=axes, norm=norm)
@@ -42,13 +42,13 @@ def _ifft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Any) -> Any:
 
 @implement(fft._rfft.primitive, np)
 def _rfft(xp: Any, x: Any, *, axis: int, norm: Any) -> Any:
-    if x.size >= _MANY:
+    if x.size >= TUNING.extra_pass:
         return _of_scipy("rfft", x, axis=axis, norm=norm)
     return np.fft.rfft(x, axis=axis, norm=norm)
 
 
 @implement(fft._irfft.primitive, np)
 def _irfft(xp: Any, x: Any, *, n: int, axis: int, norm: Any) -> Any:
-    if x.size >= _MANY:
+    if x.size >= TUNING.extra_pass:
         return _of_scipy("irfft", x, n, axis=axis, norm=norm)
     return np.fft.irfft(x, n, axis=axis, norm=norm)

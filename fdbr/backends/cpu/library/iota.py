@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.shape.iota import apply_to_iota
 
 _COLUMNS = 1 << 10  # i is the sum of a row and a column of this length, which broadcast
 
 
-@implement(apply_to_iota, np, least=kernels.LEAST)
+@implement(apply_to_iota, np, least=TUNING.kernel_bytes)
 def applied_to_iota(xp: Any, function: Callable[..., Any], count: int, *numbers: float) -> Any:
     """Compute `apply_to_iota`; large arrays by a kernel.
 
     >>> applied_to_iota(np, lambda xp, i, step: i * step, 3, 0.5)
     array([0. , 0.5, 1. ])
     """
-    if 8 * count >= kernels.LEAST and count:
+    if 8 * count >= TUNING.kernel_bytes and count:
         rows = np.arange(0.0, count, _COLUMNS)[:, None]
         found = kernels.elementwise(
             (apply_to_iota, function),

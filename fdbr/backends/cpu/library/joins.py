@@ -4,16 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.library.copy import filled, joined
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.errors.checks import number_types
 from fdbr.ops.shape import creation
 from fdbr.ops.shape.manipulation import _concat, _roll, _stack
 
-_SMALL = 4096  # elements up to which several rolls are faster than `numpy.roll`
-
-implement(creation.fill, np, least=LEAST)(filled)
+implement(creation.fill, np, least=TUNING.kernel_bytes)(filled)
 
 
 @implement(creation._full_like.primitive, np)
@@ -55,7 +53,7 @@ def _stacked(xp: Any, *arrays: Any, axis: int) -> Any:
 
 @implement(_roll.primitive, np)
 def _rolled(xp: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
-    if not x.size or (len(axis) > 1 and x.size > _SMALL):
+    if not x.size or (len(axis) > 1 and x.size > TUNING.extra_pass):
         return np.roll(x, shift, axis)
     for n, dim in zip(shift, axis, strict=True):
         position = -n % x.shape[dim]

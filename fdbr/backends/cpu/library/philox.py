@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.philox import in_pieces, random_words
-
-_AT_ONCE = 1 << 13  # blocks at a time, whose words fit into the caches
 
 
 @implement(random_words.primitive, np)
 def _random_words(xp: Any, key: Any, start: Any, *, shape: tuple[int, ...], use: int) -> Any:
     if key.ndim != 1 or np.ndim(start) > 1:
-        return in_pieces(xp, key, start, shape, use, _AT_ONCE)
+        return in_pieces(xp, key, start, shape, use, TUNING.philox_blocks)
     first = start if isinstance(start, int) else int(start[0])
     counter = np.array((first, 0, 0, use), dtype=np.uint64)
     generator = np.random.Philox(key=key, counter=counter)

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.row_iteration import broadcast_product
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.core.util.threads import divide, slices
 from fdbr.ops import einsums, signal
@@ -14,13 +15,7 @@ from fdbr.ops.linalg import norms
 from fdbr.ops.linalg import products as vectors
 from fdbr.ops.products import _matmul
 
-_MANY = 1 << 19  # elements from which on outer products are divided among threads
-_SHARE = 1 << 19  # elements that a thread computes at a time
-_WIDE = 1 << 17  # elements of one outer product from which on BLAS would start threads itself
-_SMALL = 1 << 10  # elements, below which fewer calls of NumPy are faster
 _NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
-_ROW = 32  # elements of a row from which on BLAS sums its squares faster
-_SQUARES = 1 << 14  # elements from which on that pays
 
 
 @implement(_matmul.primitive, np)
@@ -41,16 +36,20 @@ def _outer_products(x: Any, y: Any) -> Any:
     threads do twice as fast.
     """
     count, size = len(x), x.size * y.shape[-1]
-    if size < _MANY or y.ndim != x.ndim or len(y) != count:
+    if size < TUNING.outer_share or y.ndim != x.ndim or len(y) != count:
         return np.einsum("...i,...j->...ij", x, y)
     shape = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
     out = np.empty((*shape, x.shape[-1], y.shape[-1]), np.result_type(x, y))
-    outer = _padded_outer if out.dtype.char in "fd" and size // count < _WIDE else _plain_outer
+    outer = (
+        _padded_outer
+        if out.dtype.char in "fd" and size // count < TUNING.outer_blas
+        else _plain_outer
+    )
 
     def work(piece: slice) -> None:
         outer(x[piece], y[piece], out[piece])
 
-    divide(work, slices(out, _SHARE * out.itemsize))
+    divide(work, slices(out, TUNING.outer_share * out.itemsize))
     return out
 
 
@@ -83,7 +82,7 @@ def _inner_of_rows(x: Any, y: Any) -> Any:
         or x.shape[-1] != y.shape[-1]
     ):
         return None
-    if x.nbytes >= kernels.LEAST and x.shape == y.shape:
+    if x.nbytes >= TUNING.kernel_bytes and x.shape == y.shape:
         # NumPy sums broadcast views (stride 0) term by term, which loses digits.
         x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
         found = kernels.reduced("inner", _products, (x.ndim - 1,), (x, y))
@@ -105,8 +104,8 @@ def _euclidean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
         count = math.prod(x.shape[x.ndim - len(axes) :])
         if (
             axes == tuple(range(x.ndim - len(axes), x.ndim))
-            and x.size >= _SQUARES
-            and count >= _ROW
+            and x.size >= TUNING.blas_sum
+            and count >= TUNING.blas_sum_row
             and x.flags.c_contiguous
         ):
             rows = x.reshape(*x.shape[: x.ndim - len(axes)], count)
@@ -116,7 +115,7 @@ def _euclidean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
 
 @implement(vectors._cross.primitive, np)
 def _cross(xp: Any, x: Any, y: Any) -> Any:
-    if x.size + y.size >= _SMALL:
+    if x.size + y.size >= TUNING.few_calls:
         return vectors._cross.primitive.value(xp, x, y)
     out = x.take(_NEXT, -1) * y.take(_LAST, -1)
     out -= x.take(_LAST, -1) * y.take(_NEXT, -1)
@@ -125,7 +124,7 @@ def _cross(xp: Any, x: Any, y: Any) -> Any:
 
 @implement(vectors._kron, np)
 def _kron(a: Any, b: Any) -> Any:
-    if type(b) is np.ndarray and a.ndim == b.ndim == 2 and a.size * b.size < _SMALL:
+    if type(b) is np.ndarray and a.ndim == b.ndim == 2 and a.size * b.size < TUNING.few_calls:
         blocks: Any = a[:, None, :, None] * b[:, None]
         return blocks.reshape(a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
     return vectors._kron.definition(a, b)

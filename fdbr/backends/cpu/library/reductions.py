@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.kernels import LEAST
-from fdbr.backends.cpu.library.elementwise import LONG
 from fdbr.backends.cpu.library.rows import by_rows, by_stages, reduces_by_kernel
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import Primitive, implement
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.reductions import reduce, squared_error
@@ -28,7 +27,7 @@ def _extreme(primitive: Primitive, of_small: Any, function: Callable[..., Any]) 
     def value(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
         if type(x) is not np.ndarray:
             return primitive.value(xp, x, axes=axes)
-        if x.nbytes < LEAST:
+        if x.nbytes < TUNING.kernel_bytes:
             return of_small(x, axes)
         rest = [n for i, n in enumerate(x.shape) if i not in axes]
         return by_stages(function, axes, x).reshape(rest)[()]
@@ -56,7 +55,7 @@ def _squared_distance(xp: Any, x: Any, y: Any, *, axes: tuple[int, ...]) -> Any:
 
 @implement(squared_error.sums_at_once, np)
 def _sums_at_once(x: Any) -> bool:
-    return x.dtype.char in "fd" and x.nbytes >= LEAST
+    return x.dtype.char in "fd" and x.nbytes >= TUNING.kernel_bytes
 
 
 @implement(squared_error._about_mean.primitive, np)
@@ -91,7 +90,7 @@ def _search(primitive: Primitive, search: Any) -> None:
     def value(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
         if type(x) is not np.ndarray:
             return primitive.value(xp, x, axis=axis, keepdims=keepdims)
-        if axis is None or x.nbytes < LONG:
+        if axis is None or x.nbytes < TUNING.divide_bytes:
             return search(x, axis, keepdims=keepdims)
         out = by_rows(of_rows, (axis,), x, name=search)
         return out if keepdims else out.squeeze(axis)

@@ -18,8 +18,8 @@ import fdbr.backends.cpu.library.pool.planner
 import fdbr.backends.cpu.library.products
 import fdbr.backends.cpu.library.recognition
 import fdbr.backends.cpu.library.reductions
-import fdbr.backends.cpu.library.row_iteration
 import fdbr.backends.cpu.library.rnn_step.planner
+import fdbr.backends.cpu.library.row_iteration
 import fdbr.backends.cpu.library.rows
 import fdbr.backends.cpu.library.scans
 import fdbr.backends.cpu.library.select

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.einsums import wide_product
 from fdbr.ops.indexing import reading
@@ -72,7 +73,7 @@ def broadcast_product(x: Array, y: Array) -> Any:
         return x * y
     shape = np.broadcast_shapes(x.shape, y.shape)
     size = math.prod(shape)
-    if size * x.itemsize >= kernels.LEAST:
+    if size * x.itemsize >= TUNING.kernel_bytes:
         found = kernels.elementwise(operator.mul, operator.mul, (x, y))
         if found is not None:
             return found
@@ -88,7 +89,7 @@ def broadcast_product(x: Array, y: Array) -> Any:
             np.broadcast_to(part, part.shape[:axis] + shape[axis:]).reshape(*part.shape[:axis], row)
             for part in (x, y)
         )
-    if size * x.itemsize >= kernels.LEAST:
+    if size * x.itemsize >= TUNING.kernel_bytes:
         found = kernels.elementwise(operator.mul, operator.mul, (x, y))
         if found is not None:
             return found.reshape(shape)

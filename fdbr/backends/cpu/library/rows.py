@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.kernels import LEAST
-from fdbr.backends.cpu.library.elementwise import LONG, SHARE
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.array_modules import array_module
 from fdbr.core.primitive import Primitive, implement
 from fdbr.core.util.threads import divide, parts
@@ -17,9 +16,6 @@ from fdbr.ops.declare.unbroadcast import accumulate
 
 __all__ = ["along_rows", "by_rows", "by_stages", "reduces_by_kernel"]
 
-# A kernel replaces several passes of NumPy in a reduction of several steps, so it pays for smaller
-# arrays: from `LEAST` / 16 bytes on.
-_ROWS = 16
 _array = np.ndarray
 _largest: Any = np.maximum.reduce  # what the method ``max`` calls, without its overhead
 
@@ -43,7 +39,7 @@ def along_rows(primitive: Primitive) -> Callable[..., Any]:
 
 def reduces_by_kernel(x: Any) -> bool:
     """Whether an array is large enough for a kernel that reduces rows in several steps."""
-    return type(x) is _array and x.nbytes * _ROWS >= LEAST
+    return type(x) is _array and x.nbytes * TUNING.row_passes >= TUNING.kernel_bytes
 
 
 def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = None) -> Any:
@@ -60,7 +56,7 @@ def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = No
     if found is not None:
         return found
     axis = next((i for i, n in enumerate(x.shape) if i not in axes and n > 1), None)
-    if axis is None or x.nbytes < LONG:
+    if axis is None or x.nbytes < TUNING.divide_bytes:
         return function(axes, *operands)
     front = (slice(None),) * axis
 
@@ -80,7 +76,7 @@ def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = No
         for out, part in zip(outs, made if is_tuple else (made,), strict=True):
             out[(*front, piece)] = part
 
-    divide(work, parts(length, x.nbytes // SHARE))
+    divide(work, parts(length, x.nbytes // TUNING.divide_share))
     return tuple(outs) if is_tuple else outs[0]
 
 

@@ -11,18 +11,14 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.library.cumulative import products_of_rows
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.reductions import cumulative
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__: list[str] = []
 
-_MANY = 1 << 14  # elements from which on NumPy's scans are slower
-_WIDE = 64  # elements of a row: a step over a shorter row costs mostly the call
-_LONG = 64  # steps from which on a narrow recurrence is cut into blocks
-_LANED = 1 << 12  # elements from which on a product is computed in lanes, which vectorize
 _LANES = 1023  # odd, so that periodic large elements are spread over lanes and do not overflow one
 _TILE = 64  # rows transposed at a time, so that they stay in the caches
 
@@ -33,10 +29,10 @@ _TILE = 64  # rows transposed at a time, so that they stay in the caches
 @implement(cumulative._cumsum.primitive, np)
 def _cumsum(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
     """Compute cumulative sums along an axis, from its start, or with ``reverse`` from its end."""
-    if x.size >= _MANY and x.dtype.char in "fd":
+    if x.size >= TUNING.scan_elements and x.dtype.char in "fd":
         outer, n, inner = _sizes_around(x.shape, axis)
         size = next((n for n in range(32, 7, -1) if x.shape[axis] % n == 0), 0)
-        if size and (inner == 1 or inner >= _WIDE):
+        if size and (inner == 1 or inner >= TUNING.scan_row):
             blocks = x.reshape(outer, n // size, size, inner)
             sums = _block_sums(blocks, reverse)
             if sums is not None:
@@ -87,9 +83,13 @@ def _sizes_around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 def _cumprod(xp: Any, x: Any, *, axis: int) -> Any:
     """Compute cumulative products along an axis."""
     n = x.shape[axis]
-    if dtype_kind(x.dtype) not in "fc" or x.size < max(_MANY, _WIDE * n):
+    if dtype_kind(x.dtype) not in "fc" or x.size < max(TUNING.scan_elements, TUNING.scan_row * n):
         return np.cumprod(x, axis=axis)
-    if axis == x.ndim - 1 and x.nbytes >= LEAST and (found := products_of_rows(x)) is not None:
+    if (
+        axis == x.ndim - 1
+        and x.nbytes >= TUNING.kernel_bytes
+        and (found := products_of_rows(x)) is not None
+    ):
         return found
     return _columns(_products_of_rows(_rows(x, axis)), x.shape, axis)
 
@@ -114,7 +114,7 @@ def _recurrence(xp: Any, b: Any, a: Any, *, axis: int, reverse: bool) -> Any:
 def _recurrence_of_rows(a: Any, b: Any) -> Any:
     """Compute the recurrence over the rows of matrices."""
     n, width = b.shape
-    if width < _WIDE and n > _LONG:
+    if width < TUNING.scan_row and n > TUNING.scan_row:
         return _recurrence_by_blocks(a, b)
     out = np.array(b)
     product = np.empty_like(b[:1])[0] if n else None
@@ -175,9 +175,9 @@ def _transposed(x: Any) -> Any:
 
 @implement(cumulative._prod.primitive, np)
 def _prod(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    if x.size < _LANED:
+    if x.size < TUNING.product_lanes:
         return np.multiply.reduce(x, axes) if type(x) is np.ndarray else x.prod(axis=axes)
-    if x.nbytes >= LEAST and x.dtype.char in "fd":
+    if x.nbytes >= TUNING.kernel_bytes and x.dtype.char in "fd":
         found = kernels.reduced("prod", _row_products, axes, (x,))
         if found is not None:
             return found.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]

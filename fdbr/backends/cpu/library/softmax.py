@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.library.rows import along_rows, by_rows
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement, registry
 from fdbr.core.tracer import Tracer
 from fdbr.core.util.threads import divide, slices
@@ -17,11 +18,6 @@ from fdbr.pytrees.dtypes import dtype_kind
 
 __all__: list[str] = []
 
-_FEW = 64  # classes, below which NumPy reduces faster if they are not the innermost axis
-_MANY = 1 << 10  # elements, below which moving the axis does not pay
-_LONG = 1 << 22  # bytes of logits from which on examples are divided among threads
-_SHARE = 1 << 19  # bytes that a thread computes at a time
-_NUMBERS = 1 << 6  # numbers that Python sums faster than NumPy
 
 for _name in ("softmax", "log_softmax"):
     implement(registry[_name], np)(along_rows(registry[_name]))
@@ -32,7 +28,7 @@ def _minus_max(x: Any, axes: tuple[int, ...], replacement: float) -> tuple[Any, 
     if not x.size or dtype_kind(x.dtype) != "f":
         return minus_max.definition(x, axes, replacement)  # type: ignore[no-any-return]
     largest = max_along.host(x, axes)
-    if largest.size <= _NUMBERS:
+    if largest.size <= TUNING.few_numbers:
         finite = math.isfinite(sum(largest.reshape(-1).tolist()))
     else:
         finite = np.logical_and.reduce(np.isfinite(largest), None)
@@ -55,14 +51,14 @@ _cross_entropy = registry["cross_entropy"]
 
 
 def _losses(x: Any, labels: Any) -> Any:
-    if x.shape[-1] < _FEW and x.size >= _MANY:
+    if x.shape[-1] < TUNING.few_classes and x.size >= TUNING.moved_classes:
         x = np.asfortranarray(x)
     return _cross_entropy.value(np, x, labels)
 
 
 @implement(_cross_entropy, np)
 def _cross_entropy_in_parts(xp: Any, x: Any, labels: Any) -> Any:
-    if x.nbytes < _LONG or x.shape[-1] >= _FEW:
+    if x.nbytes < TUNING.logits_bytes or x.shape[-1] >= TUNING.few_classes:
         return _losses(x, labels)
     loss = np.empty(x.shape[:-1], x.dtype)
     shares = np.empty(x.shape, x.dtype, order="F")
@@ -70,7 +66,7 @@ def _cross_entropy_in_parts(xp: Any, x: Any, labels: Any) -> Any:
     def work(piece: slice) -> None:
         loss[piece], shares[piece] = _losses(x[piece], labels[piece])
 
-    divide(work, slices(x, _SHARE))
+    divide(work, slices(x, TUNING.logits_share))
     return loss, shares
 
 
@@ -83,7 +79,7 @@ def _max_and_sum(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
 @implement(hard_losses, np)
 def _hard_losses(logits: Any, labels: Any) -> Any:
     """Compute the losses without the softmax, which only derivatives need."""
-    few = logits.shape[-1] < _FEW and logits.size >= _MANY
+    few = logits.shape[-1] < TUNING.few_classes and logits.size >= TUNING.moved_classes
     if few or isinstance(labels, Tracer):
         return hard_losses.definition(logits, labels)
     largest, total = by_rows(_max_and_sum, (logits.ndim - 1,), logits)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.library.elementwise import with_threads
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.special.incomplete import gammainc, gammaincc
 from fdbr.ops.special.library import IN_FLOAT64, function_of, scipy_applied, scipy_special
@@ -16,7 +16,7 @@ from fdbr.ops.special.library import IN_FLOAT64, function_of, scipy_applied, sci
 @implement(scipy_special, np)
 def _value(xp: Any, name: str, *operands: Any) -> Any:
     last = operands[-1]
-    if type(last) is np.ndarray and last.nbytes < LEAST and last.dtype.char in "fd":
+    if type(last) is np.ndarray and last.nbytes < TUNING.kernel_bytes and last.dtype.char in "fd":
         dtype = last.dtype
         if len(operands) == 1 or _are_plain(operands[:-1], dtype):
             function = _function_of_plain(name)
@@ -32,7 +32,7 @@ def _are_plain(operands: tuple[Any, ...], dtype: Any) -> bool:
         if type(x) is not np.ndarray:
             if type(x) is not float:
                 return False
-        elif x.dtype is not dtype or x.nbytes >= LEAST:
+        elif x.dtype is not dtype or x.nbytes >= TUNING.kernel_bytes:
             return False
     return True
 
@@ -59,7 +59,7 @@ def _by_threads(xp: Any, *operands: Any, function: Any) -> Any:
 
 def _everyday(xp: Any, name: str, a: Any, x: Any) -> Any:
     """SciPy's values; of large arrays by a kernel, but for the elements that it leaves NaN."""
-    if max(getattr(v, "nbytes", 0) for v in (a, x)) >= kernels.LEAST:
+    if max(getattr(v, "nbytes", 0) for v in (a, x)) >= TUNING.kernel_bytes:
         found = kernels.elementwise(name, getattr(kernels.incomplete, name), (a, x))
         if found is not None:
             missing = np.isnan(found)

@@ -13,20 +13,17 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.reductions import reduce
 from fdbr.pytrees.dtypes import is_short
 
-__all__ = ["MANY", "ones", "total"]
+__all__ = ["ones", "total"]
 
-MANY = 1 << 14  # elements from which on a product with ones is faster than NumPy's sum
 _ROW = 1 << 10  # elements that one product sums, which bounds the rounding error
-_SHORT = 1 << 5  # elements of a row, below which NumPy's sum is as fast
-_COLUMN = 1 << 12  # rows of a matrix that one product sums
 
 
-_ROWS = 1 << 12  # rows up to which a cached vector of ones sums them
 _add_up: Any = np.add.reduce  # what the method ``sum`` calls, without its overhead
 
 
@@ -34,7 +31,7 @@ _add_up: Any = np.add.reduce  # what the method ``sum`` calls, without its overh
 def _accumulate(value: Any, axes: Any, keepdims: bool = False) -> Any:
     if value.itemsize <= 2 and is_short(value.dtype):
         return accumulate.definition(value, axes, keepdims)
-    if value.size >= MANY and (found := total(value, axes)) is not None:
+    if value.size >= TUNING.blas_sum and (found := total(value, axes)) is not None:
         return np.expand_dims(found, _axes_of(axes, value.ndim)) if keepdims else found
     return _add_up(value, axes, None, None, keepdims)
 
@@ -62,8 +59,8 @@ def _sum_of_rows(xp: Any, x: Any) -> Any:
     """Sum along the first axis; BLAS sums a matrix two to four times faster than NumPy."""
     if (
         x.ndim == 2
-        and len(x) <= _ROWS
-        and x.nbytes < kernels.LEAST
+        and len(x) <= TUNING.blas_sum_rows
+        and x.nbytes < TUNING.kernel_bytes
         and x.dtype.char in "fd"
         and type(x) is np.ndarray
     ):
@@ -81,7 +78,7 @@ def total(value: Any, axes: Any) -> Any:
     count = math.prod(value.shape[last + 1 :])
     kept = [i for i in every if i not in axes]
     if (
-        value.nbytes >= kernels.LEAST
+        value.nbytes >= TUNING.kernel_bytes
     ):  # kernel threads do not delay what follows, as BLAS threads do
         group, *others = kernels.stages(value, axes)
         found = kernels.reduced("total", _row_sum, group, (value,))
@@ -91,7 +88,7 @@ def total(value: Any, axes: Any) -> Any:
                 part = total(found, rest)
                 found = found.sum(axis=rest) if part is None else part
             return found.reshape([value.shape[i] for i in kept])[()]
-    if count >= _SHORT:
+    if count >= TUNING.blas_sum_row:
         rows = _row_sums(value.reshape(-1, count))
         if rows is None:
             return None
@@ -108,7 +105,7 @@ def total(value: Any, axes: Any) -> Any:
 def _column_sums(rows: Any) -> Any:
     """Sum the rows of a matrix, giving one sum for each column."""
     count = len(rows)
-    if count <= _COLUMN:
+    if count <= TUNING.blas_sum_rows:
         return ones(count, rows.dtype).dot(rows)
     whole = count - count % _ROW
     parts = rows[:whole].reshape(-1, _ROW, rows.shape[1])
@@ -126,7 +123,7 @@ def _row_sums(rows: Any) -> Any:
         whole = count - count % _ROW
         sums = _row_sums(rows[:, :whole].reshape(-1, _ROW))
         return sums.sum(keepdims=True) + rows[0, whole:].sum()
-    part = next((n for n in range(_ROW, _SHORT, -1) if count % n == 0), None)
+    part = next((n for n in range(_ROW, TUNING.blas_sum_row, -1) if count % n == 0), None)
     return (
         None if part is None else _row_sums(rows.reshape(-1, part)).reshape(number, -1).sum(axis=1)
     )

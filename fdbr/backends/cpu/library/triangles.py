@@ -6,20 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen.eager_kernels import LEAST, elementwise
+from fdbr.backends.cpu.codegen.eager_kernels import elementwise
 from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
 from fdbr.backends.cpu.codegen.math.arithmetic import where
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.shape.layout import _triangle
 
 __all__ = ["triangle", "triangle_of"]
 
-_LARGE = 1 << 14  # elements of a matrix from which on it is copied by strips of rows
 _STRIP = 64  # rows of a strip
-_ROW = 1 << 8  # bytes of a row from which on copying parts of rows is faster than masking
-_SHARE = 1 << 16  # bytes of work that are worth waking a thread
 
 # The entries: target, source, the distance of rows in the source, the bytes of a row and of an
 # element, the rows of a matrix, how many elements of its first row belong to the left part, and
@@ -74,7 +72,7 @@ def triangle_of(xp: Any, x: Any, *, k: int, upper: bool) -> Any:
     found = triangle(x, k, upper)
     if found is not None:
         return found
-    if x.shape[-1] * x.shape[-2] >= _LARGE:
+    if x.shape[-1] * x.shape[-2] >= TUNING.strip_elements:
         return _triangle_by_strips(x, k, upper)
     return (np.triu if upper else np.tril)(x, k)
 
@@ -104,14 +102,14 @@ def triangle(x: Any, k: int, upper: bool) -> Any:
     >>> triangle(np.ones((600, 600)), 1, upper=True).sum()
     np.float64(179700.0)
     """
-    if x.nbytes < LEAST or x.dtype.hasobject or not x.dtype.isnative:
+    if x.nbytes < TUNING.kernel_bytes or x.dtype.hasobject or not x.dtype.isnative:
         return None
     if _follows(x.swapaxes(-1, -2)) and not _follows(x):
         found = triangle(x.swapaxes(-1, -2), -k, not upper)
         return None if found is None else found.swapaxes(-1, -2)
     rows, columns = x.shape[-2:]
     size = x.itemsize
-    if columns * size < _ROW:
+    if columns * size < TUNING.copy_row:
         kept = _kept(rows, columns, min(max(k, -rows), columns), upper)
         return elementwise("triangle", _chosen, (kept, x))
     if not _follows(x):
@@ -122,7 +120,7 @@ def triangle(x: Any, k: int, upper: bool) -> Any:
     data = [v.__array_interface__["data"][0] for v in (out, x)]
     table = array("q", [*data, step, columns * size, size, rows, first, upper])
     count = x.size // columns
-    parts = part_count(min(x.nbytes // _SHARE, count))
+    parts = part_count(min(x.nbytes // TUNING.copy_share, count))
     launch(address_of(_SOURCE), table.buffer_info()[0], count, 1, parts)
     return out
 

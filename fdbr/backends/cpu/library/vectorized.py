@@ -15,6 +15,7 @@ from fdbr.backends.cpu.codegen.math.complex_numbers import as_imaginary
 from fdbr.backends.cpu.codegen.math.normal import ERF, ERF_END
 from fdbr.backends.cpu.library.elementwise import with_kernels
 from fdbr.backends.cpu.library.select import choose
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.devices import scipy_of
 from fdbr.core.primitive import implement
 from fdbr.ops.dtypes import is_complex
@@ -24,10 +25,6 @@ from fdbr.pytrees.dtypes import dtype_kind
 
 __all__: list[str] = []
 
-_FEW = 64  # elements, below which one call of NumPy is as fast as several passes
-_FEW_ERF = 1 << 7  # elements of `erf`, below which SciPy's loop takes less time
-_FEW_SIGMOID = 1 << 9  # elements, below which one call of SciPy is faster than several of NumPy
-_FEW_ROOTS = 1 << 8  # elements of a half-integer power, below which `numpy.power` is faster
 _MOST = 6  # the highest power computed by multiplications: its error stays below 4 ulps
 # Below this operand ``exp(-x)`` is about to overflow, and the sigmoid equals ``exp(x)``.
 _LOW = {code: 2 - math.log(float(np.finfo(code).max)) for code in "efd"}
@@ -39,13 +36,19 @@ _BITS: dict[Any, Any] = {
 
 
 def _implemented(
-    operation: Any, function: Callable[..., Any], least: int = _FEW, only: Any = None
+    operation: Any,
+    function: Callable[..., Any],
+    least: str = "formula_elements",
+    only: Any = None,
 ) -> None:
-    """Register a function for operands that `_are_supported`, of one dtype ``only``."""
+    """Register a function for operands that `_are_supported`, of one dtype ``only``.
+
+    ``least`` is the field of `TUNING` that says from how many elements on.
+    """
     definition = operation.primitive.value
 
     def smaller(xp: Any, *operands: Any) -> Any:
-        if _are_supported(operands, least, only):
+        if _are_supported(operands, getattr(TUNING, least), only):
             return function(*operands)
         return definition(xp, *operands)
 
@@ -166,14 +169,14 @@ _implemented(arithmetic.remainder, _remainder, only=_SINGLE)
 _implemented(arithmetic.floor_divide, _floor_divide, only=_SINGLE)
 _implemented(others.expit, _expit, only=_SINGLE)
 _implemented(others.logit, _logit, only=_SINGLE)
-_implemented(errors.erf, _erf, _FEW_ERF, _SINGLE)
+_implemented(errors.erf, _erf, "erf_elements", _SINGLE)
 
 
 # --- the logistic function ------------------------------------------------------------
 
 
 def _sigmoid(xp: Any, x: Any) -> Any:
-    if type(x) is np.ndarray and x.size < _FEW_SIGMOID and x.dtype.char in "fd":
+    if type(x) is np.ndarray and x.size < TUNING.sigmoid_elements and x.dtype.char in "fd":
         out = scipy_of(np, "special").expit(x)
         if np.count_nonzero(out) < x.size:  # SciPy returns 0 where exp(-x) overflows
             return np.where(out == 0, np.exp(np.minimum(x, 0)), out)[()]
@@ -224,7 +227,7 @@ def _power_by_products(x: Any, exponent: int) -> Any:
 
 
 def _half_integer_power(xp: Any, x: Any, *, exponent: float) -> Any:
-    if type(x) is np.ndarray and x.dtype.char in "fd" and x.size >= _FEW_ROOTS:
+    if type(x) is np.ndarray and x.dtype.char in "fd" and x.size >= TUNING.root_elements:
         return _power_by_root(x, exponent)
     return np.power(x, exponent)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.shape.manipulation import _broadcast_to, _diagonal, _permute, _reshape
 
 _PLAIN = "?bBhHiIlLqQefdFD"  # dtypes of the buffer protocol, which `np.ndarray` can view
-_SMALL = 4096  # elements up to which filling an array is faster than `numpy.broadcast_to`
 
 
 @implement(_reshape.primitive, np)
@@ -29,7 +29,7 @@ def _diagonal_of(xp: Any, x: Any, *, offset: int) -> Any:
 
 @implement(_broadcast_to.primitive, np)
 def _broadcast(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
-    if math.prod(to) <= _SMALL:
+    if math.prod(to) <= TUNING.extra_pass:
         out = np.empty(to, x.dtype)
         out[...] = x
         return out

@@ -20,6 +20,7 @@ from fdbr.backends.cpu.codegen import eager_kernels
 from fdbr.backends.cpu.codegen.math import functions
 from fdbr.backends.cpu.library.reduce import reduce
 from fdbr.backends.cpu.runtime import machine, pool
+from fdbr.backends.cpu.tuning import TUNING
 
 OPERATORS = {"add": operator.add, "mul": operator.mul, "sub": operator.sub, "div": operator.truediv}
 
@@ -28,8 +29,8 @@ OPERATORS = {"add": operator.add, "mul": operator.mul, "sub": operator.sub, "div
 def small(monkeypatch):
     """Arrays of any size are large."""
     use_kernels_from(0, monkeypatch)
-    monkeypatch.setattr(reduce, "_SHORTEST", 1)
-    monkeypatch.setattr(reduce, "_NARROW", 1)
+    monkeypatch.setattr(TUNING, "reduced_row", 1)
+    monkeypatch.setattr(TUNING, "reduced_columns", 1)
 
 
 @st.composite
@@ -160,8 +161,8 @@ def test_any_axes_are_reduced_with_operands_that_lack_some(data, dtype):
     if data.draw(st.booleans()):
         values[0].flat[0], values[0].flat[-1] = np.nan, -np.inf
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(reduce, "_SHORTEST", 2)
-        patch.setattr(reduce, "_NARROW", 2)
+        patch.setattr(TUNING, "reduced_row", 2)
+        patch.setattr(TUNING, "reduced_columns", 2)
         patch.setattr(reduce, "_CHUNK", 32)
         found = kernels.reduced("any", _reductions((1,)), axes, values)
         total = kernels.reduced("total", _about((1,)), axes, (values[0], values[2]))

@@ -8,7 +8,7 @@ from ops.declared import log_sum, product, variance
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.exec import kernel_calls
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.ops.declare import reduction
 
 larger_and_place = reduction(
@@ -51,7 +51,7 @@ def test_a_kernel_joins_what_others_make_along_first_last_and_all_axes(shape, da
     x = np.random.default_rng(0).normal(size=shape).astype(dtype)
     with pytest.MonkeyPatch.context() as patch:
         if parted:  # between two threads, however little there is to do
-            patch.setattr(kernel_calls, "_WORTH", 0)
+            patch.setattr(TUNING, "program_thread", 0)
             patch.setattr("fdbr.backends.cpu.exec.sequencing.WORTH", 0)
         for reduce in (log_sum, variance, product):
             program = check(lambda x, f=reduce: 1 + f(ops.tanh(x), axis=axes), x)

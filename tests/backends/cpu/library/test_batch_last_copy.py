@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fdbr.backends.cpu.library.conv import batch_last_copy
 from fdbr.backends.cpu.library.conv.program_primitives import PUT_LAST
+from fdbr.backends.cpu.tuning import TUNING
 
 put_last = batch_last_copy.VALUES[PUT_LAST]
 
@@ -21,8 +22,8 @@ put_last = batch_last_copy.VALUES[PUT_LAST]
 def test_the_first_axis_becomes_the_last(shape, dtype, order, threads):
     x = np.asarray(np.arange(np.prod(shape)).reshape(shape).astype(dtype), order=order)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_last_copy, "_LEAST", 1)
-        patch.setattr(batch_last_copy, "_WORTH", 1)
+        patch.setattr(TUNING, "extra_pass", 1)
+        patch.setattr(TUNING, "batch_last_thread", 1)
         patch.setattr(batch_last_copy, "thread_count", lambda: threads)
         out = put_last(np, x)
     assert out.flags.c_contiguous

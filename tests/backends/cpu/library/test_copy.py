@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.library import copies, copy
 from fdbr.backends.cpu.runtime import pool
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.array_modules import copy_of
 from fdbr.ops.indexing import reading
 
@@ -22,10 +22,9 @@ CUTS = [slice(None), slice(1, None), slice(None, 1), slice(None, None, 2), slice
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Arrays of any size are large, and every row is long."""
-    monkeypatch.setattr(copy, "LEAST", 0)
-    monkeypatch.setattr(copies, "LEAST", 0)
-    monkeypatch.setattr(copy, "_ROW", 1)
-    monkeypatch.setattr(copy, "_SHARE", 64)
+    monkeypatch.setattr(TUNING, "kernel_bytes", 0)
+    monkeypatch.setattr(TUNING, "copy_row", 1)
+    monkeypatch.setattr(TUNING, "copy_share", 64)
     monkeypatch.setattr(pool, "thread_count", lambda: 3)
     monkeypatch.setattr(reading, "_MANY", 1)
 

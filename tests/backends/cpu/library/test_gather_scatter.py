@@ -7,8 +7,9 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.library.gather_scatter import axis_index, gather_scatter
+from fdbr.backends.cpu.library.gather_scatter import gather_scatter
 from fdbr.backends.cpu.runtime import pool
+from fdbr.backends.cpu.tuning import TUNING
 
 DTYPES = [
     "float32",
@@ -27,8 +28,8 @@ INTEGERS = ["int64", "int32", "uint8", ">i8", "int16"]
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Arrays of any size are large, and there are several threads for what is not tiny."""
-    monkeypatch.setattr(axis_index, "LEAST", 0)
-    monkeypatch.setattr(gather_scatter, "_PART", 4)
+    monkeypatch.setattr(TUNING, "kernel_bytes", 0)
+    monkeypatch.setattr(TUNING, "gather_part", 4)
     monkeypatch.setattr(gather_scatter, "_GRAIN", 1)
     monkeypatch.setattr(gather_scatter, "thread_count", lambda: 3)
     monkeypatch.setattr(gather_scatter, "part_count", lambda most: max(1, min(24, most)))

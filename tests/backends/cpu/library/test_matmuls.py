@@ -13,6 +13,7 @@ from fdbr import ops
 from fdbr.backends.cpu.exec.programs import generate
 from fdbr.backends.cpu.library.matmul import matmuls
 from fdbr.backends.cpu.library.matmul.matmuls import is_threaded, multiply
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op
 
 LAYOUTS = {
@@ -53,7 +54,7 @@ def test_every_shape_and_layout_gives_the_product_on_every_number_of_threads(dat
     for threads in (1, 3):
         with pytest.MonkeyPatch.context() as patch:  # the same bits, on more threads
             patch.setattr(matmuls, "_ways", {})
-            patch.setattr(matmuls, "_WORTH", 0)
+            patch.setattr(TUNING, "matmul_thread", 0)
             patch.setattr(matmuls, "_ROWS", (7, 20))
             patch.setattr(matmuls, "thread_count", lambda threads=threads: threads)
             np.testing.assert_array_equal(multiply(a, b), found)
@@ -64,7 +65,7 @@ def test_every_shape_and_layout_gives_the_product_on_every_number_of_threads(dat
 @pytest.mark.parametrize("depth", [63, 513, 1030])
 def test_long_sums_are_added_up_in_parts(depth, second, dtype, monkeypatch):
     monkeypatch.setattr(matmuls, "_ways", {})
-    monkeypatch.setattr(matmuls, "_PANEL", 1 << 14)
+    monkeypatch.setattr(TUNING, "matmul_panel", 1 << 14)
     a, b = normal(70, depth, dtype=dtype), LAYOUTS[second](normal(depth, 150, dtype=dtype, seed=1))
     assert_near(multiply(a, b), a @ b)
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops
 from fdbr.backends.cpu.library.small_linalg import matrices
-from fdbr.ops.linalg import lapack
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.testing import check_grads
 
-COUNT = matrices.MANY + 3  # matrices, of which the last do not fill a vector
+COUNT = TUNING.stack_kernel + 3  # matrices, of which the last do not fill a vector
 
 
 def _laid_out(x: Any, layout: str) -> Any:
@@ -242,9 +242,9 @@ def test_large_stacks_are_divided_among_threads(name: str, monkeypatch: pytest.M
     x = generator.standard_normal((3, 5, 34, 34)) + 9 * np.eye(34)
     x = x @ x.swapaxes(-1, -2)
     function = getattr(ops.linalg, name)
-    monkeypatch.setattr(lapack, "_WORTH", 1 << 60)
+    monkeypatch.setattr(TUNING, "stack_divided", 1 << 60)
     whole = function(x)
-    monkeypatch.setattr(lapack, "_WORTH", 0)
+    monkeypatch.setattr(TUNING, "stack_divided", 0)
     for part, same in zip(
         *(y if type(y) is not np.ndarray else (y,) for y in (function(x), whole)), strict=True
     ):

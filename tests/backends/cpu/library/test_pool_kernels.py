@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fdbr.backends.cpu.library.conv.program_primitives import VJP
 from fdbr.backends.cpu.library.pool import compiled
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import registry
 from fdbr.ops.nn.windows import Geometry
 
@@ -73,7 +74,7 @@ def test_the_first_of_the_largest_has_the_cotangent(problem, positive, turned):
 def test_large_arrays_are_divided_among_threads(monkeypatch, kernel):
     geometry = Geometry((kernel,) * 2, (2, 2), ((kernel // 3,) * 2,) * 2, (1, 1))
     x = np.random.default_rng(0).standard_normal((7, 20, 20, 64), np.float32).transpose(3, 0, 1, 2)
-    monkeypatch.setattr(compiled, "_WORTH", 1)
+    monkeypatch.setattr(TUNING, "pool_thread", 1)
     monkeypatch.setattr(compiled, "thread_count", lambda: 3)
     out = VALUES["max_windows"](np, x, geometry=geometry)
     np.testing.assert_array_equal(out, registry["max_windows"].value(np, x, geometry=geometry))

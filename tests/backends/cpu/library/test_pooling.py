@@ -10,6 +10,7 @@ from fdbr import ops
 from fdbr.backends.cpu.codegen import eager_kernels
 from fdbr.backends.cpu.library.pool import pooling
 from fdbr.backends.cpu.runtime import pool
+from fdbr.backends.cpu.tuning import TUNING
 
 SPECIAL = [-np.inf, np.inf, np.nan, -0.0]
 
@@ -49,7 +50,7 @@ def test_a_kernel_finds_the_same_elements_and_places(case):
     found = []
     for least in (0, 1 << 60):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pooling, "LEAST", least)
+            patch.setattr(TUNING, "kernel_bytes", least)
             found.append(everything(*case))
     for one, other in zip(*found, strict=True):
         assert one.dtype == other.dtype

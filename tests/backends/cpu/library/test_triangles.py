@@ -8,18 +8,16 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.library import triangles
 from fdbr.backends.cpu.runtime import pool
+from fdbr.backends.cpu.tuning import TUNING
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Arrays of any size are large, some rows are long, and there are threads."""
-    monkeypatch.setattr(triangles, "LEAST", 0)
-    monkeypatch.setattr(kernels, "LEAST", 0)
-    monkeypatch.setattr(triangles, "_ROW", 20)
-    monkeypatch.setattr(triangles, "_SHARE", 64)
+    monkeypatch.setattr(TUNING, "kernel_bytes", 0)
+    monkeypatch.setattr(TUNING, "copy_row", 20)
+    monkeypatch.setattr(TUNING, "copy_share", 64)
     monkeypatch.setattr(pool, "thread_count", lambda: 3)
 
 

@@ -10,6 +10,7 @@ from fdbr import ops
 from fdbr.backends.cpu.codegen import eager_kernels
 from fdbr.backends.cpu.library.conv import planner, windows
 from fdbr.backends.cpu.runtime import pool
+from fdbr.backends.cpu.tuning import TUNING
 
 
 @st.composite
@@ -47,7 +48,7 @@ def test_values_and_gradients_are_those_by_columns(case, spoiled):
     with np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
         patch.setattr(planner, "is_small", lambda *_: False)
         for least in (0, 1 << 60):
-            patch.setattr(planner, "LEAST", least)
+            patch.setattr(TUNING, "kernel_bytes", least)
             found.append(_with_gradients(values, settings))
     tolerance = 1e-3 if values[0].dtype == "float32" else 1e-11
     for one, other in zip(*found, strict=True):

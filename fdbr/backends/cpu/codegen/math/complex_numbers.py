@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen.eager_kernels import LEAST, elementwise
+from fdbr.backends.cpu.codegen.eager_kernels import elementwise
 from fdbr.backends.cpu.codegen.math.formulas import bits_of, from_bits, integers
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import Node
 
 __all__ = ["as_imaginary"]
@@ -18,7 +19,7 @@ def as_imaginary(x: Any) -> Any:
     >>> as_imaginary(np.full(300_000, 2.0, "float32"))[0].imag
     np.float32(-2.0)
     """
-    if x.dtype.char != "f" or x.nbytes < LEAST:
+    if x.dtype.char != "f" or x.nbytes < TUNING.kernel_bytes:
         return None
     found = elementwise("as imaginary", _moved, (x,))
     return None if found is None else found.view(np.complex64)

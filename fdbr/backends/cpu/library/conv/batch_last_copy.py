@@ -9,12 +9,11 @@ import numpy as np
 from fdbr.backends.cpu.library.conv.program_primitives import PUT_LAST
 from fdbr.backends.cpu.runtime.background import address_of
 from fdbr.backends.cpu.runtime.launching import launch_on, thread_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import Primitive
 
 __all__ = ["VALUES"]
 
-_LEAST = 1 << 12  # elements below which NumPy is as fast
-_WORTH = 1 << 16  # elements from which on several threads pay
 _BLOCK = 16  # neighbouring elements that are read together: a cache line in float32
 
 _ITERATION = f"""
@@ -35,14 +34,14 @@ def kernel(table, start, stop, thread):
 
 
 def _put_last(xp: Any, x: Any) -> Any:
-    if x.dtype.str not in ("<f4", "<f8") or x.size < _LEAST or not x.flags.c_contiguous:
+    if x.dtype.str not in ("<f4", "<f8") or x.size < TUNING.extra_pass or not x.flags.c_contiguous:
         return PUT_LAST.host(xp, x)
     count, size = len(x), x.size // len(x)
     out = np.empty((*x.shape[1:], count), x.dtype)
     sizes = np.array((count, size), np.int64)
     table = array("q", map(id, (x, out, sizes)))
     kernel, blocks = address_of(_ITERATION.format(code=x.dtype.str[1:])), -(-size // _BLOCK)
-    threads = min(thread_count(), blocks) if x.size >= _WORTH else 1
+    threads = min(thread_count(), blocks) if x.size >= TUNING.batch_last_thread else 1
     launch_on(threads, kernel, table.buffer_info()[0], blocks)
     return out
 

@@ -20,12 +20,10 @@ from fdbr.backends.cpu.library.conv.correlation_text import turning
 from fdbr.backends.cpu.library.conv.plans import Axes, Axis, Problem, inner_plan, plan
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, thread_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS
 
 __all__ = ["Axes", "Axis", "axes_of", "correlation", "inner_correlation", "transposed_correlation"]
-
-_PART = 1 << 15  # weights from which on several threads pay
-_FEW = 128  # windows of an example below which vectors over all examples are longer
 
 
 def axes_of(
@@ -174,7 +172,7 @@ def _laid(x: Any, windows: Sequence[int]) -> tuple[Any, bool, bool]:
     """
     if not x.flags.c_contiguous and x.transpose((*range(1, x.ndim), 0)).flags.c_contiguous:
         return x, True, False
-    few = len(x) > 1 and math.prod(windows) < _FEW
+    few = len(x) > 1 and math.prod(windows) < TUNING.conv_windows
     return _in_order(x, few), few, few
 
 
@@ -270,7 +268,7 @@ def _turned(weights: _Rows, high: int, groups: int, outputs: int, dtype: Any) ->
     out = np.empty(groups * tiles * taps * high, dtype)
     table = array("q", (weights.address, weights.taps.ctypes.data, out.ctypes.data))
     table.extend((weights.step, weights.group, outputs, tiles, taps))
-    parts = min(groups * tiles, thread_count()) if out.size >= _PART else 1
+    parts = min(groups * tiles, thread_count()) if out.size >= TUNING.conv_weights else 1
     kernel = address_of(turning(dtype.itemsize, high))
     launch(kernel, table.buffer_info()[0], groups * tiles, 1, parts)
     return out

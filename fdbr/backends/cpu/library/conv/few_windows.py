@@ -10,18 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.ops.nn.windows import Geometry, Sizes
 
 __all__ = ["correlate_small", "correlate_kernel_small", "correlate_transposed_small", "is_small"]
-
-_MOST = 1 << 12  # elements of all columns, up to which this is faster than copying windows
 
 
 def is_small(geometry: Geometry, channels: int, windows: int, *arrays: Any) -> bool:
     """Whether the columns have few elements, and arrays have one dtype of BLAS."""
     dtype = arrays[0].dtype
     return (
-        0 < channels * windows * math.prod(geometry.kernel) <= _MOST
+        0 < channels * windows * math.prod(geometry.kernel) <= TUNING.extra_pass
         and dtype.char in "fdFD"
         and all(array.dtype is dtype for array in arrays)
     )

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen.eager_kernels import LEAST
 from fdbr.backends.cpu.library.conv.correlations import (
     Axes,
     axes_of,
@@ -40,6 +39,7 @@ from fdbr.backends.cpu.library.conv.program_primitives import (
 )
 from fdbr.backends.cpu.library.conv.windows import by_position, over_windows
 from fdbr.backends.cpu.library.conv.windows_text import windows_of
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op
 from fdbr.core.primitive import implement
 from fdbr.ops.declare.unbroadcast import accumulate
@@ -47,11 +47,6 @@ from fdbr.ops.nn.convolution import im2col
 from fdbr.ops.nn.windows import Geometry, Sizes
 
 __all__ = ["correlate", "correlate_kernel", "correlate_transposed"]
-
-_COLUMNS = 1 << 22  # bytes of columns made at a time, to stay in the caches
-_RESULTS = 4  # channels of results in a group, up to which tiles of products are mostly empty
-_INPUTS = 32  # channels that are summed, up to which windows are read without columns then
-_APART = 4  # the same if stride > 1, where neighbouring windows are not adjacent in memory
 
 
 def correlate(
@@ -72,7 +67,7 @@ def correlate(
         if found is not None:
             return found
     if found is None:
-        found = im2col.correlate(np, x, weight, bias, geometry, groups, _COLUMNS)
+        found = im2col.correlate(np, x, weight, bias, geometry, groups, TUNING.conv_columns)
     return np.maximum(found, 0, out=found) if positive else found
 
 
@@ -87,7 +82,9 @@ def correlate_transposed(y: Any, weight: Any, geometry: Geometry, groups: int, s
         return correlate(y, weight, None, geometry_back, groups)
     found = transposed_correlation(y, weight, _axes(geometry, size), groups)
     if found is None:
-        return im2col.correlate_transposed(np, y, weight, geometry, groups, size, _COLUMNS)
+        return im2col.correlate_transposed(
+            np, y, weight, geometry, groups, size, TUNING.conv_columns
+        )
     return found
 
 
@@ -105,17 +102,19 @@ def correlate_kernel(x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
     else:
         found = inner_correlation(x, y, _axes(geometry, size), groups)
     if found is None:
-        return im2col.correlate_kernel(np, x, y, geometry, groups, _COLUMNS)
+        return im2col.correlate_kernel(np, x, y, geometry, groups, TUNING.conv_columns)
     return found
 
 
 def _is_direct(x: Any, geometry: Geometry, outputs: int, groups: int) -> bool:
     """Whether to sum over the elements of windows, for ``outputs`` channels of results."""
-    if outputs > _RESULTS * groups or x.nbytes < LEAST:
+    if outputs > TUNING.conv_results * groups or x.nbytes < TUNING.kernel_bytes:
         return False
     inputs = x.shape[1] // groups
     is_read_in_order = x.flags.c_contiguous or 0 in x.strides
-    return is_read_in_order and inputs <= (_INPUTS if geometry.stride[-1] == 1 else _APART)
+    return is_read_in_order and inputs <= (
+        TUNING.conv_inputs if geometry.stride[-1] == 1 else TUNING.conv_apart
+    )
 
 
 @functools.lru_cache(1024)

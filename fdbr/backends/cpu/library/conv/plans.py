@@ -12,14 +12,10 @@ from fdbr.backends.cpu.library.conv.inner_text import inner
 from fdbr.backends.cpu.library.conv.packing import FIELDS
 from fdbr.backends.cpu.runtime.machine import address_of, vector_bytes
 from fdbr.backends.cpu.runtime.pool import launch, thread_count
+from fdbr.backends.cpu.tuning import TUNING
 
 __all__ = ["Axes", "Axis", "CorrelationPlan", "Problem", "inner_plan", "plan"]
 
-_BLOCK = 3 << 17  # bytes of a block, which stays in the L2 cache of a core
-_DEPTH = 256  # taps of a block, at most
-_ROW = 3 << 10  # bytes of a row of a block in inner products, which stays in the L1 cache
-_UNITS = 2  # units of work for each thread, at least, so that a late thread delays little
-_WORTH = 1 << 20  # multiplications from which on several threads pay
 _ALIGNED = 64
 
 
@@ -65,7 +61,7 @@ class CorrelationPlan:
 
     def __init__(self, address: int, places: Any, entries: dict[str, int], work: int) -> None:
         self.address, self.places = address, places
-        threads = thread_count() if work >= _WORTH else 1
+        threads = thread_count() if work >= TUNING.conv_thread else 1
         self.threads = min(threads, entries["units"])
         self.space = entries["space"]
         entries = {"counter": 0, "places": places.ctypes.data, **entries}
@@ -171,10 +167,10 @@ def plan(problem: Problem) -> tuple[CorrelationPlan, int]:
     lanes = vector_bytes() // size
     high, wide = _tile(outputs, windows, lanes)
     grain = wide * lanes
-    depth = _share(taps, -(-taps // _DEPTH))
-    most = max(_BLOCK // (depth * size) // grain, 1) * grain
+    depth = _share(taps, -(-taps // TUNING.conv_depth))
+    most = max(TUNING.conv_block // (depth * size) // grain, 1) * grain
     number = entries["examples"] * problem.groups
-    wanted = -(-_UNITS * thread_count() // number)
+    wanted = -(-TUNING.thread_units * thread_count() // number)
     blocks = max(-(-windows // most), min(wanted, windows // (4 * grain)), 1)
     block = _share(windows, blocks, grain)
     blocks = -(-windows // block)
@@ -218,13 +214,13 @@ def inner_plan(problem: Problem) -> CorrelationPlan:
     lanes = vector_bytes() // size
     high, wide = (4, 6) if vector_bytes() == 64 else (4, 2)
     high, wide = min(high, outputs), min(wide, taps)
-    shares = max(-(-taps // (_DEPTH // 2)), -(-thread_count() // problem.groups))
+    shares = max(-(-taps // (TUNING.conv_depth // 2)), -(-thread_count() // problem.groups))
     if problem.groups == 1:
         shares = -(-shares // thread_count()) * thread_count()
     depth = _share(taps, shares, wide)
     shares = -(-taps // depth)
     # Blocks do not depend on the number of threads, because they fix the order of additions.
-    block = _share(windows, -(-windows * size // _ROW), lanes)
+    block = _share(windows, -(-windows * size // TUNING.conv_row), lanes)
     entries |= _block_entries(problem, windows, block, depth) | {
         "shares": shares,
         "units": problem.groups * shares,

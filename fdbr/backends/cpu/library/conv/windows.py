@@ -13,6 +13,7 @@ import numpy as np
 from fdbr.backends.cpu.codegen.eager_kernels import Plan, expected, key_of, planned
 from fdbr.backends.cpu.library.conv.windows_text import Windows, correlated, summed
 from fdbr.backends.cpu.runtime.machine import address_of
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS, InexpressibleError
 
 __all__ = ["Windows", "by_position", "over_windows"]
@@ -20,7 +21,6 @@ __all__ = ["Windows", "by_position", "over_windows"]
 _POSITIONS = 64  # kernel positions, at most: the code is unrolled over them
 _OUTPUTS = 4  # output channels that are computed from the same elements, at most
 _ADDITIONS = 16  # estimated cost of an element of a window, in additions
-_SHORTEST = 8  # windows along the last axis below which vectors are mostly empty
 
 
 def over_windows(
@@ -81,7 +81,11 @@ def _plan(
     for v in operands:
         if type(v) is not np.ndarray or v.dtype != dtype or not v.flags.c_contiguous:
             raise InexpressibleError("other arrays")
-    if dtype not in FLOATS or math.prod(windows.kernel) > _POSITIONS or counts[-1] < _SHORTEST:
+    if (
+        dtype not in FLOATS
+        or math.prod(windows.kernel) > _POSITIONS
+        or counts[-1] < TUNING.conv_shortest
+    ):
         raise InexpressibleError("other windows")
     if not all(v.size for v in operands):
         raise InexpressibleError("no elements")

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.library.gather_scatter.gather_scatter import (
     ADDED,
     gathered,
     moves,
     scattered,
 )
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.pytrees.typing import Array
 
 __all__ = [
@@ -29,7 +29,7 @@ def is_small(shape: tuple[int, ...], key: Any, itemsize: int) -> bool:
     for part in key if type(key) is tuple else (key,):
         if type(part) is np.ndarray:
             size *= part.size
-    return size < LEAST
+    return size < TUNING.kernel_bytes
 
 
 def only_axis(key: Any, ndim: int) -> int | None:
@@ -88,7 +88,7 @@ def _access(shape: tuple[int, ...], key: Any, itemsize: int) -> _Access | None:
             return None
         found = _Access(shape, *axis_and_index, each=True)
     size = math.prod(found.shape)
-    if not size or size * itemsize < LEAST:
+    if not size or size * itemsize < TUNING.kernel_bytes:
         return None
     fits_int32 = found.index.dtype == np.int32 and found.stack[1] <= np.iinfo(np.int32).max
     found.index = np.ascontiguousarray(found.index, np.int32 if fits_int32 else np.int64)

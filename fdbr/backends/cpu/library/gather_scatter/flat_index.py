@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.library.gather_scatter.axis_index import (
     index_of_key,
     is_small,
@@ -19,6 +18,7 @@ from fdbr.backends.cpu.library.gather_scatter.axis_index import (
     read_by_kernel,
     write_by_kernel,
 )
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.array_modules import copy_of
 from fdbr.core.primitive import implement
 from fdbr.core.util.threads import divide
@@ -32,19 +32,16 @@ from fdbr.pytrees.typing import Array
 
 __all__ = ["add_at", "last_written", "put_at", "read_at", "scatter_add"]
 
-_MANY = 1 << 11  # elements from which on flat indices are faster than NumPy's indexing
-_FEW = 1 << 5  # elements that the largest index array has at least: otherwise rows are long
-_PIECE = 1 << 15  # flat indices computed at a time, so that they stay in the caches
-_ROW = 8  # elements of a row from which on a sparse product adds rows faster
-_STACK = 64  # matrices, up to which one sparse product each is faster
-_SOME = 1 << 6  # size of an index array from which on a kernel may be faster
-
 
 @implement(reading.read, np)
 def _read(x: Any, key: Any) -> Any:
     """Read elements of an array; many of them by a kernel."""
     for part in key if type(key) is tuple else (key,):
-        if type(part) is np.ndarray and part.size >= _SOME and part.dtype.kind in "iu":
+        if (
+            type(part) is np.ndarray
+            and part.size >= TUNING.gather_index
+            and part.dtype.kind in "iu"
+        ):
             found = read_by_kernel(x, key)
             return x[key] if found is None else found
     return x[key]
@@ -98,8 +95,8 @@ def scatter_add(xp: Any, shape: tuple[int, ...], key: Any, values: Array) -> Any
     """Add values to zeros at a key, each value for repeated indices."""
     if is_short(values.dtype):
         return scatter_add(xp, shape, key, values.astype(np.float32)).astype(values.dtype)
-    axis = only_axis(key, len(shape)) if values.size >= _MANY else None
-    if axis is not None and values.nbytes < LEAST:
+    axis = only_axis(key, len(shape)) if values.size >= TUNING.flat_indices else None
+    if axis is not None and values.nbytes < TUNING.kernel_bytes:
         sums = _sum_rows_by_matrix(shape, axis, index_of_key(key), values)
         if sums is not None:
             return sums
@@ -111,7 +108,7 @@ def scatter_add(xp: Any, shape: tuple[int, ...], key: Any, values: Array) -> Any
 @implement(positions.add_at, np)
 def add_at(xp: Any, out: Any, key: Any, values: Array) -> None:
     """Compute ``np.add.at(out, key, values)`` for an array in row-major order."""
-    if values.size < _MANY:
+    if values.size < TUNING.flat_indices:
         np.add.at(out, key, values)
         return
     if write_by_kernel(out, key, values, add=True):
@@ -129,7 +126,7 @@ def add_at(xp: Any, out: Any, key: Any, values: Array) -> None:
 def _sum_rows_by_matrix(shape: tuple[int, ...], axis: int, index: Any, values: Any) -> Any:
     """Add rows at their indices by a product with a sparse matrix of ones."""
     stack, count, row = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    if row < _ROW or stack > _STACK or values.dtype.char not in "fdFD":
+    if row < TUNING.sparse_row or stack > TUNING.sparse_stack or values.dtype.char not in "fdFD":
         return None
     indices = _nonnegative(index.reshape(-1), count)
     if indices is None:
@@ -169,7 +166,7 @@ class FlatIndex:
 
     def pieces(self) -> list[slice]:
         """Slice the region's first axis."""
-        step = max(1, _PIECE * self.region[0] // math.prod(self.region))
+        step = max(1, TUNING.flat_piece * self.region[0] // math.prod(self.region))
         return [slice(i, i + step) for i in range(0, self.region[0], step)]
 
     def indices(self, piece: slice) -> Any:
@@ -187,7 +184,9 @@ def flat_index_of(shape: tuple[int, ...], key: Any) -> FlatIndex | None:
     axis = only_axis(key, len(shape))
     if axis is not None:
         parts = _full_indices(shape, axis, index_of_key(key))
-    if len(parts) != len(shape) or not any(getattr(part, "size", 0) >= _FEW for part in parts):
+    if len(parts) != len(shape) or not any(
+        getattr(part, "size", 0) >= TUNING.flat_index_size for part in parts
+    ):
         return None
     terms = []
     step = math.prod(shape)
@@ -200,7 +199,7 @@ def flat_index_of(shape: tuple[int, ...], key: Any) -> FlatIndex | None:
         step //= n
         terms.append((part, step))
     flat = FlatIndex(terms)
-    return flat if math.prod(flat.region) >= _MANY else None
+    return flat if math.prod(flat.region) >= TUNING.flat_indices else None
 
 
 def _full_indices(shape: tuple[int, ...], axis: int, index: Any) -> list[Any]:

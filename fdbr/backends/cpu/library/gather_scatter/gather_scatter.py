@@ -20,6 +20,7 @@ from fdbr.backends.cpu.library.gather_scatter.gather_scatter_text import (
 )
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count, thread_count
+from fdbr.backends.cpu.tuning import TUNING
 
 __all__ = ["ADDED", "gathered", "moves", "scattered"]
 
@@ -38,7 +39,6 @@ ADDED = {
 """The dtypes that can be added, with LLVM's names."""
 
 _SINGLE = frozenset({1, 2, 4, 8, 16})  # sizes in bytes that one instruction moves
-_PART = 1 << 14  # elements that are worth waking a thread
 _GRAIN = 1 << 10  # elements of which each part has a multiple
 
 
@@ -102,7 +102,7 @@ def gathered(x: Any, index: Any, shape: tuple[int, int, int], each: bool, out: A
     """
     course = _Course(shape, index, each, x.itemsize, False)
     source = gathering(_WORDS[index.dtype], course.size, course.each)
-    parts = part_count(course.weight // _PART)
+    parts = part_count(course.weight // TUNING.gather_part)
     grain = _GRAIN if course.size else 1
     return course.run(source, course.moved, grain, parts, x, index, out)
 
@@ -122,7 +122,7 @@ def scattered(
     source = scattering(
         _WORDS[index.dtype], course.size, course.each, ADDED[out.dtype] if add else ""
     )
-    threads = thread_count() if course.weight >= 2 * _PART else 1
+    threads = thread_count() if course.weight >= 2 * TUNING.gather_part else 1
     units, grain, parts = course.outer, 1, 4 * threads
     if threads > 1 and course.outer < 2 * threads:
         # Each thread writes to columns of its own, or else to rows of its own.

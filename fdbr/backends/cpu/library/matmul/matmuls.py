@@ -17,9 +17,9 @@ import attrs
 import numpy as np
 
 from fdbr.backends.cpu.codegen import vectors
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.runtime.background import address_of
 from fdbr.backends.cpu.runtime.launching import launch_on, thread_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Step, kind_of
 from fdbr.core.expr import FLOATS
@@ -27,13 +27,7 @@ from fdbr.core.primitive import Primitive
 
 __all__ = ["VALUES", "is_threaded", "is_worth_threads", "multiply"]
 
-_ALONE = 1 << 18  # multiplications up to which the BLAS uses one thread
-_ALONE_VECTOR = 9216  # the same, for products with a vector
-_WORTH = 1_000_000  # multiplications from which on several threads pay
-_STEP = 4  # overhead of a tile for each step of the sum, in multiplications
-_PANEL = 1 << 17  # bytes of the second operand that stay in a processor's cache
 _ROWS = 48, 256  # rows of a unit, at least and at most
-_UNITS = 2  # units for each thread, so that a late thread delays little
 _KEPT = 1024  # cached implementations; bounds the memory
 
 # Words: the next unit, and their number; the array objects; see `_product`.  The terms of a sum are
@@ -252,10 +246,10 @@ def _product(problem: _Problem) -> Way:
     high, wide = _tile(p.rows, p.columns, lanes)
     line = wide * lanes * p.size
     across, count = -(-p.columns // (wide * lanes)), math.prod(p.counts)
-    downs = -(-_UNITS * threads // (across * count))
+    downs = -(-TUNING.thread_units * threads // (across * count))
     part = min(max(p.rows // downs, _ROWS[0]), _ROWS[1])
     part = math.ceil(p.rows / math.ceil(p.rows / part) / high) * high  # units of similar size
-    most = math.ceil(p.depth / math.ceil(p.depth * line / _PANEL))
+    most = math.ceil(p.depth / math.ceil(p.depth * line / TUNING.matmul_panel))
     while 0 < p.depth % most < lanes:  # packing works on squares of vectors
         most += 1
     units = across * count * -(-p.rows // part)
@@ -298,7 +292,7 @@ def _launcher(
     text: str, problem: _Problem, tile: tuple[int, int], units: int, words: list[int], room: int
 ) -> Way:
     """Return an implementation by a kernel, with ``room`` bytes of scratch for each thread."""
-    threads = min(thread_count(), units) if problem.work >= _WORTH else 1
+    threads = min(thread_count(), units) if problem.work >= TUNING.matmul_thread else 1
     kernel = _kernel(text, problem.code, *tile)
     table = array("q", (0, units, 0, 0, 0, 0, *words))
     syrk = problem.rows == problem.columns and problem.a[2:] == problem.b[:1:-1]
@@ -335,7 +329,11 @@ def _tile(rows: int, columns: int, lanes: int) -> tuple[int, int]:
 
     def time(tile: tuple[int, int]) -> int:
         high, wide = tile
-        return -(-rows // high) * -(-columns // (wide * lanes)) * (high * wide + _STEP)
+        return (
+            -(-rows // high)
+            * -(-columns // (wide * lanes))
+            * (high * wide + TUNING.matmul_tile_step)
+        )
 
     return min(fitting, key=time)
 
@@ -359,7 +357,9 @@ def is_threaded(step: Step) -> bool:
 
 def is_worth_threads(rows: int, columns: int, depth: int) -> bool:
     """Return whether a product of these sizes is worth several threads."""
-    return rows * columns * depth > (_ALONE if min(rows, columns) > 1 else _ALONE_VECTOR)
+    return rows * columns * depth > (
+        TUNING.blas_alone if min(rows, columns) > 1 else TUNING.blas_alone_vector
+    )
 
 
 def _matmul(xp: Any, x: Any, y: Any, out: Any = None) -> Any:
@@ -376,7 +376,12 @@ def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
 
 def _sum_of_rows(xp: Any, x: Any) -> Any:
     """Multiply a row of ones by the matrix, as the value does where no kernel sums."""
-    if x.ndim == 2 and x.dtype in FLOATS and x.size > _ALONE_VECTOR and x.nbytes < LEAST:
+    if (
+        x.ndim == 2
+        and x.dtype in FLOATS
+        and x.size > TUNING.blas_alone_vector
+        and x.nbytes < TUNING.kernel_bytes
+    ):
         return multiply(np.ones((1, len(x)), x.dtype), x)[0]
     return op.SUM_OF_ROWS.host(xp, x)
 

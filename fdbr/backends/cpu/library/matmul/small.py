@@ -14,18 +14,11 @@ from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.backends.cpu.codegen.vectors import lanes, product_tile
 from fdbr.backends.cpu.codegen.written import Output, Written
 from fdbr.backends.cpu.runtime.launching import thread_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 
 __all__ = ["is_small_product", "product_lines", "write_product"]
-
-_LONGEST = 128  # rows and columns of a small matrix, or rows of an operand of one
-_SMALL = 1 << 14  # elements of a matrix up to which threads have too little to do
-_FEW_ROWS = 32  # rows up to which reading the second operand takes as long as multiplying
-_LARGE = 1 << 18  # elements of a matrix up to which it stays in the processor's cache
-_MANY = 8  # products for which copying their common second operand pays
-_NARROW = 16  # columns below which they do not fill a vector on every processor
-_WORTH = 4_000_000  # multiplications from which on several threads pay
 
 
 def is_small_product(step: Instruction, uses: int = 1) -> bool:
@@ -40,14 +33,18 @@ def is_small_product(step: Instruction, uses: int = 1) -> bool:
     if code not in ("f4", "f8") or len(step.operands) > 2 or not kind.size:
         return False
     rows, depth, columns = _lengths(step)
-    if columns < _NARROW or not depth:
+    if columns < TUNING.small_columns or not depth:
         return False
     if len(kind.shape) == 2:
-        ordered = step.primitive is op.MATMUL or uses >= _MANY
-        few = ordered and rows <= _FEW_ROWS and depth * columns <= _LARGE
-        small = (ordered or rows > _FEW_ROWS) and rows <= _LONGEST and depth * columns <= _SMALL
+        ordered = step.primitive is op.MATMUL or uses >= TUNING.small_copies
+        few = ordered and rows <= TUNING.small_rows and depth * columns <= TUNING.small_cached
+        small = (
+            (ordered or rows > TUNING.small_rows)
+            and rows <= TUNING.small_side
+            and depth * columns <= TUNING.small_thread
+        )
         return rows > 1 and (few or small) and _has_wide_vectors()
-    small = max(rows, depth, columns) <= _LONGEST
+    small = max(rows, depth, columns) <= TUNING.small_side
     return small and len(a) > 1 < len(b) and math.prod(kind.shape[:-2]) > 1
 
 
@@ -148,7 +145,7 @@ def product_lines(writer: Any, step: Instruction, out: str) -> list[str]:
     once = len(step.outs[0].kind.shape) == 2
     written = write_product(step, once)
     threads = 1
-    if written.rows * written.weight >= _WORTH:
+    if written.rows * written.weight >= TUNING.small_thread_work:
         threads = max(1, min(thread_count(), written.rows))
     scratch = written.outputs[1]
     dtype = writer.constant(scratch.dtype, "d")

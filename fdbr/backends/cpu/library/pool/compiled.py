@@ -17,6 +17,7 @@ import numpy as np
 from fdbr.backends.cpu.library.conv.program_primitives import VJP
 from fdbr.backends.cpu.runtime.background import address_of
 from fdbr.backends.cpu.runtime.launching import launch_on, thread_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op
 from fdbr.core.primitive import Primitive
 from fdbr.ops.nn.windows import Geometry, Sizes
@@ -25,7 +26,6 @@ __all__ = ["VALUES"]
 
 _FEWEST = 2  # contiguous numbers below which NumPy is as fast
 _TAPS = 16  # positions of a window, at most: the code is unrolled over them
-_WORTH = 200_000  # elements from which on several threads pay
 
 
 def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
@@ -112,7 +112,7 @@ def _run(kind: str, geometry: Geometry, order: Sizes, shape: Sizes, *arrays: Any
     code = arrays[0].dtype.str[1:]
     kernel = address_of(_source(kind, code, geometry.kernel, sizes, steps, padded, apart, exact))
     table = array("q", map(id, arrays))
-    threads = min(thread_count(), planes) if arrays[0].size >= _WORTH else 1
+    threads = min(thread_count(), planes) if arrays[0].size >= TUNING.pool_thread else 1
     launch_on(threads, kernel, table.buffer_info()[0], planes)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr.backends.cpu.library.conv.windows_text import windows_of
 from fdbr.backends.cpu.library.pool import pooling
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import Primitive, implement, registry
 from fdbr.core.util.threads import divide, parts
 from fdbr.ops.nn.pooling.windowed import winners_among
@@ -17,8 +18,6 @@ from fdbr.pytrees.dtypes import dtype_kind
 
 __all__: list[str] = []
 
-_LARGE = 1 << 20  # bytes of an array from which on it is divided among threads
-_PIECE = 1 << 20  # bytes of a piece for a thread
 
 _Value = Callable[..., Any]
 
@@ -37,7 +36,7 @@ def _by_planes(value: _Value) -> _Value:
     @functools.wraps(value)
     def of_any(xp: Any, *operands: Any, geometry: Geometry, **params: Any) -> Any:
         x = operands[0]
-        if x.nbytes < _LARGE or not all(v.flags.c_contiguous for v in operands):
+        if x.nbytes < TUNING.divide_share or not all(v.flags.c_contiguous for v in operands):
             return value(xp, *operands, geometry=geometry, **params)
         lead = x.shape[: x.ndim - len(geometry.kernel)]
         count = math.prod(lead)
@@ -50,7 +49,7 @@ def _by_planes(value: _Value) -> _Value:
         def work(piece: slice) -> None:
             out[piece] = value(xp, *(v[piece] for v in flat), geometry=geometry, **params)
 
-        divide(work, parts(count, max(2, max(x.nbytes, out.nbytes) // _PIECE)))
+        divide(work, parts(count, max(2, max(x.nbytes, out.nbytes) // TUNING.divide_share)))
         return out.reshape(*lead, *out.shape[1:])
 
     return of_any

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen.eager_kernels import LEAST, Plan, key_of, planned
+from fdbr.backends.cpu.codegen.eager_kernels import Plan, key_of, planned
 from fdbr.backends.cpu.library.conv.windows_text import Windows
 from fdbr.backends.cpu.library.pool import pooling_text
 from fdbr.backends.cpu.runtime.machine import address_of, vector_bytes
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS, InexpressibleError
 
 __all__ = ["at_winners", "largest", "to_winners", "winners"]
@@ -40,7 +41,7 @@ def winners(x: Any, windows: Windows, counts: tuple[int, ...]) -> Any:
 
 
 def _run(kind: str, windows: Windows, counts: tuple[int, ...], x: Any, dtype: Any) -> Any:
-    if type(x) is not np.ndarray or x.nbytes < LEAST:
+    if type(x) is not np.ndarray or x.nbytes < TUNING.kernel_bytes:
         return None
     plan = planned(
         (kind, windows, counts, key_of([x])),
@@ -89,7 +90,7 @@ def _moved(
 ) -> Any:
     arrays = [x, numbers]
     planes = math.prod(x.shape[: x.ndim - len(size)])
-    if type(x) is not np.ndarray or planes * math.prod(size) * x.itemsize < LEAST:
+    if type(x) is not np.ndarray or planes * math.prod(size) * x.itemsize < TUNING.kernel_bytes:
         return None
 
     def make() -> Plan:

@@ -14,16 +14,13 @@ from fdbr.backends.cpu.library.reduce.outer_axes import Across
 from fdbr.backends.cpu.library.reduce.short_axes import Narrow
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import thread_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS, InexpressibleError, Node, cost
 
 __all__ = ["reduced", "stages"]
 
-_SHORTEST = 16  # elements of a reduced row below which nothing is gained
-_NARROWEST = 1 << 7  # bytes of a reduced row below which vectors run across rows
-_NARROW = 16  # neighbouring results below which vectors are nearly empty
 _LONG = 1 << 12  # elements from which on a sum is compensated
 _HIGH = 1 << 10  # the same, for sums across rows
-_MANY = 1 << 16  # elements that are worth several threads
 _CHUNK = 1 << 12  # elements of a partial result, where everything is reduced
 _COMBINED = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -68,7 +65,7 @@ def stages(x: Any, axes: Iterable[int]) -> list[tuple[int, ...]]:
     except InexpressibleError:
         pass
     else:
-        if across or outer == 1 or inner * x.itemsize >= _NARROWEST:
+        if across or outer == 1 or inner * x.itemsize >= TUNING.reduced_bytes:
             return [every]
     groups: list[tuple[int, ...]] = []
     for axis in every:
@@ -112,17 +109,17 @@ def _plan(
     ways = [_way(v, x.shape, kept, gone) for v in operands]
     across, (outer, middle, inner) = _axes(x.shape, axes)
     whole = not across and outer == middle == 1
-    short = not across and outer == 1 and inner * x.itemsize < _NARROWEST
-    narrow = short and not whole and middle >= _NARROW
+    short = not across and outer == 1 and inner * x.itemsize < TUNING.reduced_bytes
+    narrow = short and not whole and middle >= TUNING.reduced_columns
     if narrow:
         across, (middle, inner) = True, (inner, middle)
     if whole:  # there is one result, whatever the number of partial ones
         ways = [(varies, offset if varies else "0") for varies, offset in ways]
     count = middle if across else outer * inner
-    few = count < _SHORTEST and not narrow
-    if few or inner < (_NARROW if across else _SHORTEST):
+    few = count < TUNING.reduced_row and not narrow
+    if few or inner < (TUNING.reduced_columns if across else TUNING.reduced_row):
         raise InexpressibleError("few elements")
-    exact = count >= (_HIGH if across else _LONG) or (not across and outer > _SHORTEST)
+    exact = count >= (_HIGH if across else _LONG) or (not across and outer > TUNING.reduced_row)
     panel = min(PANEL, -(-inner * x.itemsize // 64)) if across else PANEL
     fold = Fold(across, exact, tuple([offset for _, offset in ways]), narrow, panel)
     kinds = [(v.dtype, *way) for v, way in zip(operands, ways, strict=True)]
@@ -147,7 +144,7 @@ def _plan(
         rows = outer * total
     plan.divide(False, rows, x.size // rows, 1, cost(outs))
     plain = all(out.op == "reduced" and out.args[0].op == "operand" for out in outs)
-    if across and rows < (2 * thread_count() if plain else 1) and x.size >= _MANY:
+    if across and rows < (2 * thread_count() if plain else 1) and x.size >= TUNING.reduced_thread:
         raise InexpressibleError("work that cannot be divided")
     plan.lengths = outer, middle, inner, total
     return plan

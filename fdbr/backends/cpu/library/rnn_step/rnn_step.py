@@ -17,6 +17,7 @@ from fdbr.backends.cpu.codegen.llvm_prelude import words
 from fdbr.backends.cpu.codegen.writer import Writer
 from fdbr.backends.cpu.runtime.machine import address_of, vector_bytes
 from fdbr.backends.cpu.runtime.pool import launch, thread_count
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS, InexpressibleError, Node, every
 
 __all__ = ["PACKED", "STATE", "Step", "stepping"]
@@ -24,7 +25,6 @@ __all__ = ["PACKED", "STATE", "Step", "stepping"]
 PACKED, STATE = "p", "r"
 """The positions of a step's rows: behind those of the step before, or the first ones."""
 
-_ALONE = 1 << 17  # multiplications of a step up to which one thread computes it
 _MOST = 8  # rows of a tile
 _CALLS = 16  # estimated cost of the expression for an element, in multiplications
 
@@ -72,7 +72,7 @@ class Step:
     def __call__(self, first: int, count: int) -> None:
         tiles = -(-count // self._most)
         self._table[:3] = array("q", (first, count, -(-count // tiles)))  # tiles of equal height
-        parts = min(thread_count(), self._units) if count * self._row > _ALONE else 1
+        parts = min(thread_count(), self._units) if count * self._row > TUNING.rnn_alone else 1
         launch(self._kernel, self._table.buffer_info()[0], self._units, 1, parts)
 
 

@@ -18,9 +18,9 @@ from fdbr.backends.cpu.library.small_linalg.rows import memory_of
 from fdbr.backends.cpu.library.small_linalg.values import FORMATS
 from fdbr.backends.cpu.runtime.machine import optimized_address
 from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.backends.cpu.tuning import TUNING
 
 __all__ = [
-    "MANY",
     "cholesky",
     "det",
     "factors",
@@ -33,12 +33,9 @@ __all__ = [
     "suits",
 ]
 
-MANY = 64  # matrices of a stack from which on a kernel pays
 _SIDE = 32  # rows and columns of a matrix that fits into registers and cache as vectors
 _TILE = _SIDE * _SIDE  # elements
 _PANEL = 1 << 16  # elements of a matrix whose rows stay in the cache
-_TRIANGLE = 128  # rows of a triangle up to which a kernel is faster than LAPACK
-_PART = 1 << 13  # multiplications that are worth waking a thread
 
 Found = tuple[Any, bool] | None
 
@@ -49,7 +46,7 @@ def suits(x: Any, *others: Any) -> bool:
         type(x) is np.ndarray
         and x.ndim > 2
         and x.dtype in FORMATS
-        and math.prod(x.shape[:-2]) >= MANY
+        and math.prod(x.shape[:-2]) >= TUNING.stack_kernel
         and all(
             0 < y.shape[-1] * y.shape[-2] <= _TILE and max(y.shape[-2:]) <= _TILE // 8
             for y in (x, *others)
@@ -93,7 +90,7 @@ def _run(
     for x in arrays:
         table.extend((x.__array_interface__["data"][0], *x.strides, *(0,) * (3 - x.ndim)))
     units = count if panels else -(-count // lanes)
-    parts = part_count(min(units * work // _PART, units))
+    parts = part_count(min(units * work // TUNING.stack_part, units))
     if panels:
         memory = np.empty((parts, memory_of(lanes, *panels) * 64), np.uint8)
         table.extend((memory.__array_interface__["data"][0], memory.shape[1], 0, 0))
@@ -143,7 +140,7 @@ def substituted(a: Any, b: Any, lower: bool, unit: bool) -> Found:
     if not small and not (_is_known(a) and _is_known(b) and a.dtype == b.dtype):
         return None
     n, k = b.shape[-2:]
-    if a.dtype not in FORMATS or n > _TRIANGLE or n * k > 4 * _PANEL:
+    if a.dtype not in FORMATS or n > TUNING.stack_triangle or n * k > 4 * _PANEL:
         return lapack.substituted(a, b, lower, unit)
     out = np.empty(b.shape, a.dtype)
     arrays = [_flat(x) for x in (a, b, out)]

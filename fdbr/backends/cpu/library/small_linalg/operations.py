@@ -17,6 +17,7 @@ from numpy.linalg import LinAlgError
 
 from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.backends.cpu.runtime.blas import alone
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.core.util.threads import available, divide, parts
 from fdbr.ops.linalg.factorizations import _qr
@@ -50,7 +51,6 @@ _ufuncs = {name: getattr(_module, ufunc, None) for name, ufunc in _UFUNCS.items(
 _KERNELS: dict[str, Any] = {
     name: getattr(kernels, name) for name in ("cholesky", "det", "inv", "slogdet", "solve")
 }
-_WORTH = 1 << 21  # number of matrices times side**3, from which on threads divide a stack
 _PIECES = 8  # pieces of a divided stack
 # LAPACK libraries use one thread for matrices with sides up to 32, and several from 160 on.
 _SMALL, _LARGE = 32, 160
@@ -94,7 +94,7 @@ def _divide_stack(function: Any, *operands: Any) -> Any:
     x = operands[0]
     lead = x.shape[:-2]
     count, side = math.prod(lead), max(x.shape[-2:], default=0)
-    if count < 2 or count * side**3 < _WORTH or side > _LARGE or available() < 2:
+    if count < 2 or count * side**3 < TUNING.stack_divided or side > _LARGE or available() < 2:
         return function(*operands)
     pieces = parts(count, _PIECES)
     flat = [y.reshape(-1, *y.shape[-2:]) for y in operands]
@@ -144,7 +144,6 @@ def _substituted(xp: Any, a: Any, b: Any, *, lower: bool, unit: bool, strict: bo
     return out
 
 
-_FEW = 16  # singular values up to which LAPACK's function is as fast as QR
 _SAFE = 0.5  # rtol * condition number, below which the rank is certainly full
 _lstsq = getattr(_module, "lstsq", None)
 
@@ -155,7 +154,9 @@ def _solved(xp: Any, a: Any, b: Any, rtol: Any, *, strict: bool = False) -> Any:
     a, b = same_leading(xp, "lstsq", a.astype(dtype, copy=False), b.astype(dtype, copy=False))
     found = None
     if a.size and b.size and dtype.char in "fdFD":
-        found = _by_lapack(a, b, rtol) if min(a.shape[-2:]) <= _FEW else _by_qr(a, b, rtol)
+        found = (
+            _by_lapack(a, b, rtol) if min(a.shape[-2:]) <= TUNING.svd_side else _by_qr(a, b, rtol)
+        )
     return _least_squares.primitive.value(xp, a, b, rtol, strict=strict) if found is None else found
 
 

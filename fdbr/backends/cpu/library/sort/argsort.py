@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.util.threads import divide, parts
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array
 
 __all__ = ["fast_argsort", "indices_of_ranks"]
 
-_MANY = 1 << 12  # elements from which on sorting integers is faster than NumPy's argsort
-_SHARE = 1 << 15  # elements that a thread sorts at least: fewer do not pay for waking it
 _LOW = 0xFFFFFFFF
 _HALVES = (
     (0, 1) if sys.byteorder == "little" else (1, 0)
@@ -64,7 +63,7 @@ def _code_with_index(x: Any, code: Callable[[Any], Any]) -> Any:
 
 def _coded_rows(x: Any, axis: int) -> Any:
     """Return the array with ``axis`` last, its rows, and their code; `None` for few elements."""
-    if x.size < _MANY or x.shape[axis] > _LIMITS.max:
+    if x.size < TUNING.extra_pass or x.shape[axis] > _LIMITS.max:
         return None
     code = _code(x)
     if code is None:
@@ -74,10 +73,10 @@ def _coded_rows(x: Any, axis: int) -> Any:
 
 
 def _divide_rows(rows: Any, work: Callable[[slice], None]) -> None:
-    if rows.size < 2 * _SHARE:
+    if rows.size < 2 * TUNING.sort_share:
         work(slice(None))
     else:
-        divide(work, parts(len(rows), rows.size // _SHARE))
+        divide(work, parts(len(rows), rows.size // TUNING.sort_share))
 
 
 def fast_argsort(x: Array, axis: int) -> Any:
@@ -108,7 +107,7 @@ def fast_argsort(x: Array, axis: int) -> Any:
 
 def _sorted_row(row: Any) -> Any:
     """Sort a row: threads sort pieces, which a stable sort (NumPy's timsort or radix) merges."""
-    if len(row) >= 4 * _SHARE:
+    if len(row) >= 4 * TUNING.sort_share:
         divide(lambda piece: row[piece].sort(), parts(len(row), 4))
         row.sort(kind="stable")
     else:

@@ -4,18 +4,16 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.kernels import LEAST
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.core.util.threads import divide, parts
 from fdbr.ops.indexing import searching
 
-_MANY = 1 << 12  # elements from which on NumPy's nonzero of several axes is slower
 
-
-@implement(searching.nonzero_raw, np, least=_MANY)
+@implement(searching.nonzero_raw, np, least=TUNING.extra_pass)
 def _nonzero(x: Any) -> tuple[Any, ...]:
     """Compute `numpy.nonzero` by rows: NumPy takes ten times as long for several axes."""
-    if x.ndim == 1 or x.size < _MANY or not x.flags.c_contiguous:
+    if x.ndim == 1 or x.size < TUNING.extra_pass or not x.flags.c_contiguous:
         return x.nonzero()
     counts = np.count_nonzero(x, axis=-1).reshape(-1)
     starts = np.arange(0, x.size, x.shape[-1])
@@ -28,7 +26,7 @@ def _nonzero(x: Any) -> tuple[Any, ...]:
 
 @implement(searching._searchsorted.primitive, np)
 def _searchsorted(xp: Any, x: Any, y: Any, *, side: Any) -> Any:
-    if y.nbytes < LEAST:
+    if y.nbytes < TUNING.kernel_bytes:
         return x.searchsorted(y, side)
     queries = y.reshape(-1)
     x = x.astype(np.result_type(x, queries), copy=False)  # convert once, not for each piece

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.indexing import sets
 from fdbr.pytrees.dtypes import dtype_kind
@@ -11,7 +12,6 @@ from fdbr.pytrees.dtypes import dtype_kind
 # Integers are counted in a table, instead of sorted, if their range is at most this many times the
 # number of elements.
 _RANGE = 4
-_FEW = 1 << 12  # comparisons, up to which comparing all pairs is faster than sorting
 
 
 def _sorts_faster(x: Any) -> bool:
@@ -90,6 +90,6 @@ def _inverse(x: Any) -> tuple[Any, Any]:
 
 @implement(sets.isin_raw, np)
 def _isin(x1: Any, x2: Any) -> Any:
-    if x1.size * x2.size <= _FEW:
+    if x1.size * x2.size <= TUNING.extra_pass:
         return (x1[..., None] == x2).any(-1)
     return np.isin(x1, x2)

@@ -4,24 +4,21 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.kernels import LEAST
 from fdbr.backends.cpu.library.gather_scatter.flat_index import put_at
 from fdbr.backends.cpu.library.sort.argsort import fast_argsort, indices_of_ranks
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.core.util.threads import divide, parts
 from fdbr.ops.indexing import sorting
 from fdbr.ops.indexing.segments import element_key
 from fdbr.pytrees.dtypes import dtype_kind
 
-_MANY = 4096  # elements from which on unstable sorts and partitions are worth their overhead
-_FEW = 16  # largest elements up to which one argmax for each is faster than a partition
-
 
 @implement(sorting._pick.primitive, np)
 def _picked(xp: Any, x: Any, indices: Any, *, axis: int) -> Any:
     if x.ndim == 1:
         return x[indices]
-    if indices.size < _MANY:
+    if indices.size < TUNING.extra_pass:
         return x[element_key(indices, axis)]
     return np.take_along_axis(x, indices, axis)
 
@@ -29,7 +26,7 @@ def _picked(xp: Any, x: Any, indices: Any, *, axis: int) -> Any:
 @implement(sorting._put_along.primitive, np)
 def _written_along(xp: Any, x: Any, indices: Any, *, length: int, axis: int) -> Any:
     out = np.zeros((*x.shape[:axis], length, *x.shape[axis + 1 :]), dtype=x.dtype)
-    if indices.size >= _MANY:
+    if indices.size >= TUNING.extra_pass:
         put_at(xp, out, element_key(indices, axis), x)
     else:
         out[element_key(indices, axis)] = x
@@ -45,7 +42,7 @@ def _argsort(xp: Any, x: Any, *, axis: int, stable: bool) -> Any:
     if found is not None:
         return found
     kind: Any = "stable" if stable else None
-    if x.nbytes < LEAST or x.shape[axis] == x.size:
+    if x.nbytes < TUNING.kernel_bytes or x.shape[axis] == x.size:
         return np.argsort(x, axis=axis, kind=kind)
     rows = np.moveaxis(x, axis, -1)
     lines = rows.reshape(-1, rows.shape[-1])
@@ -61,7 +58,7 @@ def _argsort(xp: Any, x: Any, *, axis: int, stable: bool) -> Any:
 @implement(sorting.sort_raw, np)
 def _sorted(x: Any, axis: int, stable: bool) -> Any:
     """Sort an array.  NumPy's unstable sort is up to 16 times as fast as its stable one."""
-    if stable and (x.size < _MANY or x.dtype.kind == "c"):
+    if stable and (x.size < TUNING.extra_pass or x.dtype.kind == "c"):
         return np.sort(x, axis=axis, kind="stable")
     out = np.sort(x, axis=axis)
     if stable and dtype_kind(x.dtype) == "f" and bool(((x == 0) & np.signbit(x)).any()):
@@ -76,7 +73,7 @@ def _rank_indices(xp: Any, x: Any, *, ranks: tuple[int, ...], axis: int) -> Any:
     indices = indices_of_ranks(x, ranks, axis)
     if indices is not None:
         return indices
-    if x.size < _MANY:
+    if x.size < TUNING.extra_pass:
         return np.take(np.argsort(x, axis=axis, kind="stable"), np.asarray(ranks), axis=axis)
     x = np.moveaxis(x, axis, -1)
     found = np.partition(x, sorted(set(ranks)), axis=-1)
@@ -105,7 +102,11 @@ def _index_of_rank(x: Any, value: Any, rank: int) -> Any:
 def _top_indices(xp: Any, x: Any, *, k: int, axis: int) -> Any:
     last = axis == x.ndim - 1
     x = x if last else np.moveaxis(x, axis, -1)
-    indices = _largest_by_argmax(x, k) if 0 < k <= _FEW and x.size >= _MANY else None
+    indices = (
+        _largest_by_argmax(x, k)
+        if 0 < k <= TUNING.few_largest and x.size >= TUNING.extra_pass
+        else None
+    )
     if indices is not None:
         pass
     elif 0 < k < x.shape[-1] // 8 and x.dtype.kind != "c":
