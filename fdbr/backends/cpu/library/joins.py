@@ -13,7 +13,14 @@ from fdbr.ops.shape.manipulation import _concat, _roll, _stack
 
 _SMALL = 4096  # elements up to which several rolls are faster than `numpy.roll`
 
-implement(creation.fill, np, least=LEAST)(filled)
+
+@implement(creation.filled, np)
+def _filled(xp: Any, shape: Any, value: Any, dtype: Any) -> Any:
+    out = np.empty(shape, dtype)
+    if out.nbytes >= LEAST:
+        return filled(out, value)
+    out[...] = value
+    return out
 
 
 @implement(creation._full_like.primitive, np)
