@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core.array_modules import module_for
+import numpy as np
+
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
+from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import divide
 from fdbr.ops.shape.creation import asarray
@@ -60,11 +62,11 @@ def _frequencies(
     function: Any, count: int, numbers: tuple[int, ...], n: int, d: float, dtype: Any, device: Any
 ) -> Any:
     """Compute ``function(i, *numbers, n * d)`` for ``count`` whole numbers."""
-    xp = module_for(device)
-    if type(d) in (float, int) and n * d:
-        found = apply_to_iota.on(xp)(xp, function, count, *numbers, n * d)
-    else:
-        found = divide(apply_to_iota.on(xp)(xp, function, count, *numbers, 1), n * d)
+    is_plain = type(d) in (float, int) and n * d
+    found = apply_to_iota.on(np)(np, function, count, *numbers, n * d if is_plain else 1)
+    if device not in (None, "cpu"):
+        found = to_device(found, device)
+    found = found if is_plain else divide(found, n * d)
     return astype(found, float if dtype is None else dtype, copy=False)
 
 

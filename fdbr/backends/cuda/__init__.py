@@ -1,1 +1,1 @@
-"""What is computed on GPUs by CUDA C."""
+"""The back end of CUDA: implementations of operations on GPUs in CUDA C."""

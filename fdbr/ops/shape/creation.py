@@ -15,7 +15,6 @@ from fdbr.ops.declare import constant, dtype_of
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.shape.iota import apply_to_iota
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike, Shape
 
@@ -54,22 +53,16 @@ def ones(shape: Shape, *, dtype: DTypeLike | None = None, device: Any = None) ->
     >>> ops.ones(2)
     array([1., 1.])
     """
-    return _filled(array_modules.module_for(device).empty(shape, dtype=dtype or float), 1)
-
-
-def _filled(out: Any, value: Any) -> Any:
-    """Fill an array with one number, and return it."""
-    if out.nbytes >= fill.least:
-        fill(out, value)
-    else:
-        out[...] = value
-    return out
+    if device is None:
+        return filled.host(np, shape, 1, dtype or float)
+    xp = array_modules.module_for(device)
+    return filled.on(xp)(xp, shape, 1, dtype or float)
 
 
 @Routine
-def fill(out: Any, value: Any) -> None:
-    """Fill an array with one number."""
-    out[...] = value
+def filled(xp: Any, shape: Any, value: Any, dtype: Any) -> Array:
+    """Make an array filled with one number."""
+    return xp.full(shape, value, dtype=dtype)
 
 
 @public("fdbr.ops")
@@ -107,7 +100,7 @@ def full(
         else array_modules.module_for(device)
     )
     if type(fill_value) in number_types:
-        return _filled(xp.empty(shape, dtype=dtype or type(fill_value)), fill_value)
+        return filled.on(xp)(xp, shape, fill_value, dtype or type(fill_value))
     return xp.full(shape, fill_value, dtype=dtype)
 
 
@@ -135,25 +128,10 @@ def arange(
 _PLAIN, _DOUBLE = (int, float), (None, float, "float64")
 
 
-def _linspace_of_numbers(xp: Any, start: float, stop: float, num: Any, endpoint: bool) -> Any:
-    """Compute `numpy.linspace` of Python numbers, with its rounding and less overhead.
-
-    Return `None` if there are no steps.
-    """
-    if type(num) is not int or num < 2:
-        return None
-    step = (stop - start) / (num - 1 if endpoint else num)
-    if not step:
-        return None
-    if 8 * num >= apply_to_iota.least:
-        found = apply_to_iota.on(xp)(xp, _affine, num, step, start)
-    else:
-        found = xp.arange(num, dtype=float)
-        found *= step
-        found += start
-    if endpoint:
-        found[-1] = stop
-    return found
+@Routine
+def linspace_of_numbers(xp: Any, start: float, stop: float, num: int, endpoint: bool) -> Array:
+    """Compute `linspace` of Python numbers in float64."""
+    return xp.linspace(start, stop, num, endpoint=endpoint)
 
 
 def dtype_of_steps(*ends: Any) -> Any:
@@ -162,10 +140,6 @@ def dtype_of_steps(*ends: Any) -> Any:
         return np.result_type(*(v.dtype for v in ends), 1.0)
     except TypeError:  # bfloat16 and an integer have no common dtype
         return np.dtype(float)
-
-
-def _affine(xp: Any, i: Any, step: Any, start: Any) -> Any:
-    return i * step + start
 
 
 @public("fdbr.ops")
@@ -212,9 +186,7 @@ def linspace(
         else array_modules.module_for(device)
     )
     if type(start) in _PLAIN and type(stop) in _PLAIN and dtype in _DOUBLE:
-        found = _linspace_of_numbers(xp, start, stop, num, endpoint)
-        if found is not None:
-            return found
+        return linspace_of_numbers.on(xp)(xp, start, stop, num, endpoint)
     return xp.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
 
 

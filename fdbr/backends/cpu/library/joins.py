@@ -11,7 +11,14 @@ from fdbr.errors.checks import number_types
 from fdbr.ops.shape import creation
 from fdbr.ops.shape.manipulation import _concat, _roll, _stack
 
-implement(creation.fill, np, least=TUNING.kernel_bytes)(filled)
+
+@implement(creation.filled, np)
+def _filled(xp: Any, shape: Any, value: Any, dtype: Any) -> Any:
+    out = np.empty(shape, dtype)
+    if out.nbytes >= TUNING.kernel_bytes:
+        return filled(out, value)
+    out[...] = value
+    return out
 
 
 @implement(creation._full_like.primitive, np)
