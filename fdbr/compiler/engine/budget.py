@@ -160,9 +160,10 @@ class Budget:
     @property
     def balance(self) -> float:
         """Seconds that may be spent now."""
-        early = _EARLY_SHARE * self._whole + self._left
-        if self.doubtful:
-            return early
+        early = _EARLY_SHARE * self._whole
+        if self.doubtful:  # what replays have saved is kept, for later traces may not be replayed
+            return early + min(self._left, 0.0)
+        early += self._left
         long = (
             _PYTHON_WARMUP_SECONDS
             if self.eager < _PYTHON_STEP_SECONDS * self.steps

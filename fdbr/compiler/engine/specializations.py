@@ -173,9 +173,10 @@ class Specialization:
 
     def add(self, trace: CompiledTrace) -> None:
         """Put a trace first."""
-        self._made += trace not in self.traces
-        branches = sum(type(answer) is bool for answer in trace.answers)
-        self.budget.doubtful |= branches >= _GUARDS
+        if trace not in self.traces:
+            self._made += 1
+            branches = sum(type(answer) is bool for answer in trace.answers)
+            self.budget.doubtful |= branches >= _GUARDS
         self.traces = (trace, *(other for other in self.traces if other is not trace))
 
     def forget(self) -> None:
@@ -216,14 +217,18 @@ class Specialization:
         self._rested += 1
         if self._rested < self._retry_after:
             return True
-        self._rested, self._retry_after = 0, min(2 * self._retry_after, _MAX_RETRY)
+        self._rested = 0
         return False
 
     def _note(self, held: bool) -> None:
         """Update the hit rate: whether one of the traces held."""
         self._hit_rate += _HIT_RATE_DECAY * (held - self._hit_rate)
-        if held:
+        if self._hit_rate >= _MIN_HIT_RATE:
             self._retry_after = _RETRY
+        elif held:
+            self._rested = self._retry_after  # the next call is looked up, too
+        else:
+            self._retry_after = min(2 * self._retry_after, _MAX_RETRY)
 
     def runs_eagerly(self) -> bool:
         """Return whether the function should run eagerly although there are traces.
@@ -290,8 +295,6 @@ class Specialization:
         """
         why = "the first call with arguments of this signature"
         traces = self.traces  # one tuple for this call: other threads may replace it
-        why = "the first call with arguments of this signature"
-        traces = self.traces  # other threads may put other ones there
         if traces:
             why = self._change(traces)
             if not why and traces[0].captures.has_twice(leaves):

@@ -256,18 +256,16 @@ class Code:
                 body.advance(budget)
 
     def _request_kernels(self, budget: Budget) -> None:
-        """Request kernels in the background, first those whose NumPy replacement takes longest."""
+        """Request kernels in the background, first those whose NumPy replacement takes longest.
+
+        The process that compiles them has idle priority unless the budget covers the slowdown.
+        """
         requested = [kernel for kernel in self.kernels if kernel.requested]
-        takes = sum(compiling.of(kernel.length) for kernel in requested)
         for kernel in requested:
             kernel.prioritize(budget.affords(_RICH * compiling.of(kernel.length)))
-        if len(requested) >= min(_AT_ONCE, len(self.kernels)):
-            return
         coming = [kernel for kernel in self.kernels if not kernel.requested]
-        for kernel in sorted(coming, key=_seconds, reverse=True):
-            takes += compiling.of(kernel.length)
-            if not budget.affords(takes):
-                break
+        room = max(_AT_ONCE - len(requested), 0)
+        for kernel in sorted(coming, key=_seconds, reverse=True)[:room]:
             kernel.request_compilation()
 
     @collecting_seldom()
