@@ -6,7 +6,6 @@ import typing
 
 import fdbr.backends.cpu.backend  # registers the back end of NumPy's arrays
 import fdbr.backends.cuda.registered
-import fdbr.control_flow.traced
 import fdbr.interop  # noqa: F401  # gives traced values their operators and methods
 from fdbr import ops, random, tree
 from fdbr.compiler import DonatedError, ImpureError, disable_jit, jit

@@ -11,7 +11,6 @@ import attrs
 import numpy as np
 
 from fdbr.compiler.interpret import stepwise
-from fdbr.compiler.ir.basic_blocks import BasicBlock
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, unfused
 from fdbr.core.primitive import Primitive
 
@@ -219,27 +218,6 @@ class Backend:
         run.refuses = False
         compiled: Compiled = run
         return compiled
-
-    def control_flow(
-        self,
-        blocks: Sequence[BasicBlock | None],
-        keeps: bool,
-        shown: Sequence[tuple[int, Kind]],
-        waits: bool,
-        noted: int = 0,
-    ) -> Any:
-        """Compile basic blocks to run without Python: see `backends.cpu.exec.control_flow`.
-
-        Raises
-        ------
-        NotImplementedError
-            If the back end cannot.
-        """
-        raise NotImplementedError("there is no control flow without Python")
-
-    def log(self) -> Any:
-        """Return a log of which blocks have run, and which values they have read."""
-        raise NotImplementedError("there is no control flow without Python")
 
     def prepare(self) -> None:
         """Load the modules that `generate` needs."""

@@ -15,7 +15,7 @@ from fdbr.compiler.backend import Run
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.engine.budget import Budget
-from fdbr.compiler.engine.tiers import Code, optimise_block
+from fdbr.compiler.engine.tiers import Code
 from fdbr.compiler.interpret import stepwise
 from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
 from fdbr.compiler.ir.python_numbers import exact
@@ -125,15 +125,11 @@ class StageTrace(CaptureTrace):
         """Return the operand that represents a captured value."""
         known = self.lifted.get(id(value))
         if known is None:
-            shown = self.shown(value)
+            shown = example(value)
             known = CaptureTracer(self, shown, Variable(kind_of(shown)))
             self.lifted[id(value)] = known
             self.found.append(value)
         return known
-
-    def shown(self, value: Any) -> Any:
-        """Return a plain value for a captured one."""
-        return example(value)
 
     def lower(self, tracer: Any) -> Any:
         if tracer.variable in self.stopped:
@@ -209,7 +205,7 @@ class Body:
     """
 
     __slots__ = (
-        *("_captured", "_code", "_passed", "_steps"),
+        *("_captured", "_code", "_steps"),
         *("back", "found", "outs", "program", "waits"),
     )
 
@@ -217,7 +213,6 @@ class Body:
         self.program, self.found, self.outs = program, found, outs
         self.waits = False
         self._captured: Program | None = None
-        self._passed: Program | None = None
         self._code: Code | None = None
         self._steps: Run | None = None
         self.back: dict[Any, Body] = {}
@@ -264,22 +259,6 @@ class Body:
                 )
             self._captured = captured.program
         return self._captured
-
-    @property
-    def has_run(self) -> bool:
-        """Whether it has been captured as a program of arrays and numbers."""
-        return self._captured is not None
-
-    @property
-    def has_passed(self) -> bool:
-        """Whether that program has gone through the passes."""
-        return self._passed is not None
-
-    def passed(self) -> Program:
-        """Return the program after the passes for blocks of a graph."""
-        if self._passed is None:
-            self._passed = optimise_block(self.captured())
-        return self._passed
 
     def steps(self, leaves: Sequence[Any]) -> Run:
         """Return the function that interprets the body."""

@@ -39,7 +39,6 @@ __all__ = [
     "follows_runs",
     "innermost",
     "is_differentiated",
-    "learning",
     "next_level",
     "own",
     "plain",
@@ -57,10 +56,6 @@ __all__ = [
 _levels = itertools.count(1)
 
 _replays = itertools.count(1)
-
-learning: ContextVar[Callable[..., Any] | None] = ContextVar("learning", default=None)
-"""``learner(trace, f, args, kwargs)``, which runs the functions of transformations while their
-control flow is traced; `None` otherwise."""
 
 running: ContextVar[tuple["Trace", ...]] = ContextVar("running", default=())
 """The traces whose functions run here, the outermost first; empty until `follow_runs`.
@@ -203,10 +198,9 @@ def next_level() -> int:
 
 def run(trace: Trace, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call the function of a trace, which ends with it."""
-    learner = learning.get()
     token = running.set((*running.get(), trace)) if _followed else None
     try:
-        out = f(*args, **kwargs) if learner is None else learner(trace, f, args, kwargs)
+        out = f(*args, **kwargs)
         for finish in trace.finishing:
             finish()
         return out

@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.capture.loop_states import fixed
 from fdbr.core.tracer import follow_runs
 from fdbr.distributed.errors import RankFailedError
 from fdbr.distributed.failures import install
@@ -97,9 +96,6 @@ class Communicator:
 
     def __repr__(self) -> str:
         return f"Communicator(rank={self.rank}, size={self.size}, backend={self.backend!r})"
-
-
-fixed.add(Communicator)
 
 
 @public("fdbr.distributed")

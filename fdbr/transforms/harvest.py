@@ -382,11 +382,9 @@ def _redirect(cell: Any, kept: Any) -> None:
 
 def _run(found: _Found, f: Any, args: Any, kwargs: Any) -> Any:
     marks, refusal = _found.set(found), _refusal.set("")
-    learner = tracer.learning.set(None)  # discovery of control flow would run the function again
     try:
         return f(*args, **kwargs)
     finally:
-        tracer.learning.reset(learner)
         _refusal.reset(refusal)
         _found.reset(marks)
 

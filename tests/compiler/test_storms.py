@@ -45,6 +45,7 @@ def test_where_nearly_every_call_takes_another_path_few_are_recorded(form, caplo
     report = jitted.report()
     assert len(report.traces) < 40
     assert report.eager > 500
+    assert "write loops on data with fdbr.while_loop" in str(report)
     assert [record for record in caplog.messages if STORM in record] == [
         f"{report.name} runs without a trace: {STORM}"
     ]

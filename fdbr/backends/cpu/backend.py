@@ -1,14 +1,11 @@
 """The CPU as passes see it: which steps its kernels can compute, and their costs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-import fdbr.backends.cpu.library.registered  # noqa: F401  # implements operations
 from fdbr.backends.cpu.codegen import element_code, formulas
 from fdbr.backends.cpu.codegen.small_kernels import is_small
-from fdbr.backends.cpu.exec.block_log import Log
-from fdbr.backends.cpu.exec.control_flow import ControlFlow
 from fdbr.backends.cpu.exec.memory.buffer_assignment import is_large
 from fdbr.backends.cpu.exec.programs import generate
 from fdbr.backends.cpu.library import registered  # noqa: F401  # registers the CPU's operations
@@ -17,7 +14,6 @@ from fdbr.backends.cpu.library.conv.window_fusion import fuse_windows
 from fdbr.backends.cpu.library.dispatch import VALUES
 from fdbr.backends.cpu.runtime import background, compiling, machine
 from fdbr.compiler.backend import Backend, Compiled, register
-from fdbr.compiler.ir.basic_blocks import BasicBlock
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
 from fdbr.core.expr import FLOATS
 from fdbr.core.primitive import Primitive
@@ -77,19 +73,6 @@ class _Cpu(Backend):
     def generate(self, program: Program, products: bool = False, waits: bool = True) -> Compiled:
         compiled: Compiled = generate(program, products, waits)  # type: ignore[assignment]
         return compiled
-
-    def control_flow(
-        self,
-        blocks: Sequence[BasicBlock | None],
-        keeps: bool,
-        shown: Sequence[tuple[int, Kind]],
-        waits: bool,
-        noted: int = 0,
-    ) -> ControlFlow:
-        return ControlFlow(blocks, keeps, shown, waits, noted)
-
-    def log(self) -> Log:
-        return Log()
 
     def prepare(self) -> None:
         machine.processor()

@@ -11,13 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy._core import _ufunc_config
 
-from fdbr.compiler.capture.loop_states import GuardStates, branches_are_read, user_frame
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.watch.constants import Constants, narrowed
 from fdbr.compiler.engine.budget import UNLIMITED
 from fdbr.compiler.ir.blocks import ALONE, in_blocks, is_room, unlocked
 from fdbr.compiler.ir.guards import EACH, to_list
-from fdbr.compiler.ir.op import COMPARISONS
 from fdbr.compiler.ir.program import (
     Guard,
     Instruction,
@@ -36,18 +34,11 @@ __all__ = [
     "CaptureTrace",
     "CaptureTracer",
     "capturing",
-    "learners",
 ]
 
 _LARGE = 1 << 18  # elements of an array from which on it is put off
 _DEEPEST = 16  # steps of which each is put off because of the one before
 _MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
-_UNREAD = (
-    "a loop is traced for each number of its iterations: fdbr does not know how this version of "
-    "Python branches"
-)
-learners: list[Callable[[], Any]] = []
-"""Factories of what discovers control flow across runs: see `fdbr.control_flow.traced`."""
 
 capturing: ContextVar["CaptureTrace | None"] = ContextVar("capturing", default=None)
 """The trace that captures here, if one does."""
@@ -200,7 +191,7 @@ class CaptureTrace(Trace):
 
     __slots__ = (
         *("_errors", "abandoned", "answers", "closed", "constants", "cut", "limit", "obstacle"),
-        *("others", "pending", "places", "steps", "unrolled"),
+        *("others", "pending", "steps", "unrolled"),
     )
 
     records = True
@@ -219,7 +210,6 @@ class CaptureTrace(Trace):
         self.steps: list[Step] = []
         self.answers: list[Any] = []
         self.pending: list[weakref.ref[CaptureTracer]] = []
-        self.places = GuardStates()
         self.constants = Constants(known)
         self.obstacle = ""
         self.abandoned = False
@@ -285,8 +275,6 @@ class CaptureTrace(Trace):
             self.steps.append(
                 Instruction(primitive, tuple(operands), params, (variable,), False, remat)
             )
-            if primitive in COMPARISONS:
-                self.places.compare(primitive, variable, user_frame(sys._getframe(1)))
             return None if out is None else CaptureTracer(self, out, variable)
         outs = tuple([Variable(kind_of(part)) for part in out])
         self.steps.append(Instruction(primitive, tuple(operands), params, outs, True, replay()))
@@ -328,14 +316,11 @@ class CaptureTrace(Trace):
         return tuple(CaptureTracer(self, *pair) for pair in zip(out, outs, strict=True))
 
     def references(self, tracer: Tracer) -> int:
-        """The number of references that the trace itself has to a value; some of them go."""
-        before = sys.getrefcount(tracer)
-        self.places.release()
-        gone = before - sys.getrefcount(tracer)
+        """The number of references that the trace itself has to a value."""
         waiting = [
             x.known for ref in self.pending if (x := ref()) is not None and type(x.known) is Pending
         ]
-        return gone + sum(arg is tracer for step in waiting for arg in step.operands)
+        return sum(arg is tracer for step in waiting for arg in step.operands)
 
     def _put_off(self, primitive: Primitive, args: tuple[Any, ...]) -> CaptureTracer | None:
         """The result of an elementwise step that need not be taken yet; `None` if it must be.
@@ -430,15 +415,7 @@ class CaptureTrace(Trace):
             self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
             raise
         if not self.cut:
-            frame = user_frame(sys._getframe(1))
-            self.places.see(frame)
-            place: Any = None, ()
-            if kind is bool:
-                place = self.places.number(self, frame, tracer.variable)
-                if self.places.repeat and not branches_are_read():
-                    self.unrolled[_UNREAD] = None
-            guard = Guard(tracer.variable, kind, answer, len(self.answers), *place)
-            self.steps.append(guard)
+            self.steps.append(Guard(tracer.variable, kind, answer, len(self.answers)))
             self.answers.append(answer)
         return answer
 

@@ -38,8 +38,7 @@ class Captured:
     """
 
     __slots__ = (
-        *("answers", "constants", "cut", "is_setup", "obstacle", "program", "repeats", "result"),
-        "unrolled",
+        *("answers", "constants", "cut", "is_setup", "obstacle", "program", "result", "unrolled"),
     )
 
     def __init__(self, trace: CaptureTrace, program: Program, result: list[Any]) -> None:
@@ -51,7 +50,6 @@ class Captured:
         self.is_setup = False
         self.unrolled = tuple(trace.unrolled)
         self.cut = trace.cut and trace.limit
-        self.repeats = trace.places.repeat
 
 
 def capture(
@@ -92,7 +90,6 @@ def capture(
         raise
     finally:
         capturing.reset(token)
-        trace.places.close()
         trace.closed, trace.running = True, bool(trace.others)
     if trace.abandoned:  # the function caught the error, so it is raised again
         raise AbandonedError(trace.obstacle)

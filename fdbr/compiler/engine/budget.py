@@ -9,6 +9,8 @@ replays are known to be faster.
 The share is 8 % at first.  A function that has run often or long is likely to run as often or as
 long again, so the share is 48 % from call 128 on, and before that for the time beyond the first two
 seconds (beyond half a second if most of the time is Python's own, which compiled code saves).
+Before call 128 captures are paid from the 8 % alone, because they do not make calls faster, and so
+is everything for a function with many guards, whose traces seldom hold for long.
 Hence short runs take at most a tenth longer than without `jit`, and all calls together at most half
 as long again, whatever the function does.
 """
@@ -106,28 +108,19 @@ class Budget:
         Seconds that a call takes without `jit`: a moving average.
     steps
         Estimated number of steps of a capture.
-    varies
-        Whether runs have recorded tapes of different lengths, and so took different branches.
+    doubtful
+        Whether it is unlikely that traces hold for long; then only the early share is spent.
     """
 
     __slots__ = (
-        "_calls",
-        "_capture",
-        "_entries",
-        "_left",
-        "_often",
-        "_runs",
-        "_whole",
-        "eager",
-        "steps",
-        "varies",
+        *("_calls", "_capture", "_left", "_often", "_runs", "_whole", "doubtful", "eager", "steps"),
     )
 
     def __init__(self, often: float = 128) -> None:
         self._often = often
         self.eager = 0.0
-        self.steps = self._runs = self._calls = self._entries = 0
-        self.varies = False
+        self.steps = self._runs = self._calls = 0
+        self.doubtful = False
         self._capture = 0.0  # seconds of the last capture, without the run itself
         self._whole = 0.0  # seconds that all calls would have taken without `jit`
         self._left = 0.0  # seconds saved by replays, less those spent
@@ -137,9 +130,6 @@ class Budget:
 
         Runs that were ``disturbed`` by background compilation do not change the average.
         """
-        if entries:
-            self.varies |= self._entries not in (0, entries)
-            self._entries = entries
         if disturbed and self._runs > 1:
             self.replayed(seconds, runs)
             return
@@ -170,13 +160,24 @@ class Budget:
     @property
     def balance(self) -> float:
         """Seconds that may be spent now."""
+        early = _EARLY_SHARE * self._whole
+        if self.doubtful:  # what replays have saved is kept, for later traces may not be replayed
+            return early + min(self._left, 0.0)
+        early += self._left
         long = (
             _PYTHON_WARMUP_SECONDS
             if self.eager < _PYTHON_STEP_SECONDS * self.steps
             else _WARMUP_SECONDS
         )
         later = self._whole if self._calls >= self._often else max(self._whole - long, 0.0)
-        return _EARLY_SHARE * self._whole + (_LATE_SHARE - _EARLY_SHARE) * later + self._left
+        return early + (_LATE_SHARE - _EARLY_SHARE) * later
+
+    @property
+    def _for_capture(self) -> float:
+        """Seconds that a capture may take now."""
+        if self._calls >= self._often:
+            return self.balance
+        return _EARLY_SHARE * self._whole + self._left
 
     def affords(self, seconds: float) -> bool:
         """Return whether the balance covers a task of some seconds."""
@@ -193,7 +194,7 @@ class Budget:
         cost = max(capturing.of(int(_SAFETY_FACTOR * self.steps)), self._capture)
         if self.eager < _SHORT_CALL_SECONDS:  # step-by-step replays save nothing here
             cost += passing.of(self.steps)
-        missing = _patience * cost - self.balance
+        missing = _patience * cost - self._for_capture
         if missing <= 0 or self._calls >= self._often:
             return missing / _LATE_SHARE
         return min(missing / _EARLY_SHARE, (self._often - self._calls) * self.eager)
@@ -204,15 +205,11 @@ class Budget:
             return UNLIMITED
         if not self._runs or self.missing > 0:
             return 0
-        return capturing.size(self.balance / _patience)
+        return capturing.size(self._for_capture / _patience)
 
     def captured(self, seconds: float) -> None:
         """Record the cost of a capture without the run itself; the next is expected to cost it."""
         self._capture = seconds
-
-    def learns(self) -> None:
-        """Record that captures now trace control flow: they do not run the backward pass."""
-        self.steps //= _STEPS_PER_TAPE_ENTRY
 
     def cut(self, steps: int) -> None:
         """Record that a capture was stopped after some steps."""

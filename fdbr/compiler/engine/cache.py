@@ -22,7 +22,7 @@ from fdbr.compiler.capture.signature import (
     paths,
     unflatten_arguments,
 )
-from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, capturing
+from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace
 from fdbr.compiler.capture.tracing import Captured, capture
 from fdbr.compiler.capture.watch.captured_inputs import CapturedInput, Key
 from fdbr.compiler.capture.watch.captures import Captures, ImpureError, RandomStates
@@ -31,7 +31,7 @@ from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
 from fdbr.core.array_modules import has_method
 from fdbr.core.collective_log import collectives_are_refused, rewind
 from fdbr.core.effects import effects_are_had
-from fdbr.core.tracer import EscapedTracerError, learning
+from fdbr.core.tracer import EscapedTracerError
 from fdbr.errors.checks import is_refusal, name_of
 
 __all__ = ["Cache", "failure_of", "is_meant"]
@@ -49,9 +49,6 @@ class Cache:
         The function, and its name in messages.
     bound
         The maximal number of signatures, and of traces for each signature.
-    learns
-        Whether control flow observed in several calls may be merged into one program, which may
-        change the last bits of results.
     specializations
         One `Specialization` for each signature.
     readers
@@ -60,8 +57,8 @@ class Cache:
         Captured variables that change from call to call, by their keys.
     """
 
-    def __init__(self, f: Callable[..., Any], bound: int, learns: bool = True) -> None:
-        self.f, self.learns = f, learns
+    def __init__(self, f: Callable[..., Any], bound: int) -> None:
+        self.f = f
         self.name = name_of(f)
         self.bound = bound
         self.specializations: dict[Any, Specialization] = {}
@@ -113,11 +110,7 @@ class Cache:
         """Call the function on some leaves; raise if it mutates its arguments."""
         args, kwargs = unflatten_arguments(structure, leaves)
         before = contents(structure, args, kwargs)
-        learner = learning.get()
-        if learner is None:
-            result = self.f(*args, **kwargs)
-        else:
-            result = learner(capturing.get(), self.f, args, kwargs)
+        result = self.f(*args, **kwargs)
         if not is_untouched(before, contents(structure, args, kwargs)):
             raise ImpureError(
                 f"fdbr.jit: {self.name} assigns into a list or dict among its arguments, which a "
@@ -167,13 +160,12 @@ class Cache:
     ) -> tuple[Captured, Captures]:
         """Record why a capture gives no program, if it gives none, and return it."""
         if found[0].cut == limit:
-            entry.cut(limit, found[0].repeats)
+            entry.budget.cut(limit)
             entry.skip(EARLY)
         elif found[0].is_setup:
             entry.eager += 1
             entry.waste(found[0].obstacle)
         elif why := found[0].obstacle:
-            entry.repeats |= bool(found[0].cut) and found[0].repeats
             entry.waste(why)
             entry.skip(why)
         return found
@@ -208,7 +200,6 @@ class Cache:
         others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
         kind = functools.partial(CaptureTrace, others=others, limit=limit)
         rewind()
-        token = learning.set(entry.learner() if self.learns else None)
         try:
             captured = capture(run, self.f, moving, captures.arrays, kind)
             self._check_kept(captures)
@@ -216,8 +207,6 @@ class Cache:
             if entry.inputs:
                 captures.untrace()
             raise
-        finally:
-            learning.reset(token)
         impurity = _impurity(captures, states, alone)
         known, entry.was_set_up = entry.was_set_up, impurity is not None
         if impurity is not None:
@@ -238,11 +227,7 @@ class Cache:
     def run_traced(self, run: Callable[[list[Any]], list[Any]], moving: Sequence[Any]) -> list[Any]:
         """Return the result of a run that is traced only to get the same bits as a capture."""
         rewind()
-        token = learning.set(None)
-        try:
-            return capture(run, self.f, moving).result
-        finally:
-            learning.reset(token)
+        return capture(run, self.f, moving).result
 
     def _check_kept(self, captures: Captures) -> None:
         if (keeper := captures.keeper()) is not None:

@@ -8,7 +8,6 @@ from fdbr.compiler.capture.watch.captures import Captures
 from fdbr.compiler.engine.tiers import Code
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
-from fdbr.compiler.ir.loops import loops
 from fdbr.compiler.ir.program import Program, is_collective
 
 __all__ = ["CompiledTrace"]
@@ -34,8 +33,6 @@ class CompiledTrace:
     meets
         Whether it runs collectives: a call that starts over after a failed guard must not repeat
         them.
-    repeats
-        Whether Python evaluated a guard at a line again, as loops do.
     form
         The tree structure of the result, to unflatten the outputs with.
     why
@@ -59,7 +56,6 @@ class CompiledTrace:
         "meets",
         "over",
         "raw",
-        "repeats",
         "shared",
         "stub",
         "unrolled",
@@ -81,7 +77,6 @@ class CompiledTrace:
         self.shared = captured.constants.shared()
         self.unrolled = captured.unrolled
         self.meets = any(map(is_collective, self.raw.steps))
-        self.repeats = captured.repeats
         self.form = form
         self.why = why
         self.counter = [0]
@@ -93,22 +88,6 @@ class CompiledTrace:
     def program(self) -> Program:
         """The program that runs: after the passes, once it has gone through them."""
         return self.code.program
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has a loop that holds for any number of iterations."""
-        return any(loop.is_open for _, loop in loops(self.code.program))
-
-    @property
-    def graphs(self) -> frozenset[int]:
-        """The ids of the control-flow records that its steps were traced with."""
-        params = (getattr(step, "params", {}).get("graph") for step in self.raw.steps)
-        return frozenset(id(graph.flow) for graph in params if graph is not None)
-
-    def replaces(self, other: "CompiledTrace") -> bool:
-        """Return whether this trace holds wherever another one does, because it covers more."""
-        mine = self.graphs
-        return bool(mine) and mine == other.graphs and self.answers == other.answers
 
     @property
     def run(self) -> Callable[..., tuple[Any, ...]]:

@@ -102,7 +102,7 @@ class Jitted(Generic[P, R]):
         self._f = f
         self._code = code
         self._waits, self._now = reproducible, reproducible or now
-        self._cache = Cache(f, max_traces, learns=not reproducible)
+        self._cache = Cache(f, max_traces)
         self._donation = Donation(self._cache.name, donate_argnums)
         self._last: Any = _NO_LAST
         self._ordered = _observes_order(f)
@@ -235,8 +235,6 @@ class Jitted(Generic[P, R]):
             budget.spend(time.perf_counter() - call.start)
         heavy = entry.heavy and not entry.traces
         limit = UNLIMITED if self._now or heavy else budget.steps_to_capture()
-        if why and not limit and self._cache.learns:
-            limit = entry.probe()
         if not (why and limit):
             if why:
                 entry.skip(EARLY)

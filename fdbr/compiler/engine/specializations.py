@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbr.compiler.capture.tracers import learners
 from fdbr.compiler.capture.watch.captured_inputs import CapturedInput, Key, replaced
 from fdbr.compiler.capture.watch.captures import Captures, ImpureError
 from fdbr.compiler.capture.watch.constants import first_changed
@@ -14,19 +13,24 @@ from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.core.collective_log import rewind
 from fdbr.errors.checks import describe
 
-__all__ = ["EARLY", "STORM", "TWICE", "Specialization"]
+__all__ = ["BRANCHES", "EARLY", "STORM", "TWICE", "Specialization"]
 
 _log = logging.getLogger("fdbr.jit")
 
 TWICE = "it asks whether values are one object, and two of them are"
 EARLY = "it has not run for as long yet as it would take to trace it"
-STORM = "traces multiply: nearly every call takes another path through its control flow"
+_INSTEAD = (
+    "write loops on data with fdbr.while_loop, fdbr.fori_loop or fdbr.scan, and branches in them "
+    "with ops.where"
+)
+STORM = (
+    "traces multiply: nearly every call takes another path through its control flow; " + _INSTEAD
+)
+BRANCHES = f"it branches on so many values that a trace may not hold for long; {_INSTEAD}"
+_GUARDS = 32  # branches in a trace from which on one is expected to change, as in a loop on data
 _MANY = 8  # traces from which on the hit rate decides whether more are captured
 _MIN_HIT_RATE = 0.25  # share of calls that an existing trace must hold for
-_HIT_RATE_DECAY = 1 / 16  # weight of the newest call in the hit rate
-_LARGE = 1000  # steps of a capture that suggest an unrolled loop
-_HUGE = 20_000  # steps for which a capture and its passes take seconds
-_LOOP_TRACES = 4  # traces of loops after which tracing the control flow itself is better
+_HIT_RATE_DECAY = 1 / 8  # weight of the newest call in the hit rate
 _MAX_RETRY = 512  # calls between two attempts to capture once more
 _SLOWER = "replays take longer than the function itself"
 _RETRY = 20  # calls before the first attempt
@@ -57,13 +61,9 @@ class Specialization:
         not run eagerly; `None` if that is not known yet.
     inputs
         The captured variables whose numbers and arrays are inputs of the programs.
-    learnt
-        The traced control flow of the function, and of those that it transforms.
     known
         The captured variables that could be inputs, by their keys, and `None` for those that
         turned out not to be.
-    repeats
-        Whether captures that were stopped have found loops.
     references
         Weak references to objects among the arguments: without one of them this entry is dropped.
     used
@@ -85,7 +85,6 @@ class Specialization:
         "_cause",
         "_hit_rate",
         "_made",
-        "_probed",
         "_rested",
         "_retry_after",
         "_wasted",
@@ -95,12 +94,10 @@ class Specialization:
         "heavy",
         "inputs",
         "known",
-        "learnt",
         "moving",
         "name",
         "obstacle",
         "references",
-        "repeats",
         "runs_traced",
         "told",
         "traces",
@@ -122,10 +119,7 @@ class Specialization:
         self.wanted: tuple[bool, ...] | None = None
         self._wasted = 0
         self._cause = ""
-        self.learnt: Any = None
-        self.repeats = False
         self._made = 0  # traces ever captured
-        self._probed = False
         self._hit_rate = 1.0  # moving average of how often a trace has held
         self._retry_after, self._rested = _RETRY, 0  # calls until the next attempt
         self.told: set[str] = set()
@@ -178,51 +172,16 @@ class Specialization:
         return traces[0].captures if traces else None
 
     def add(self, trace: CompiledTrace) -> None:
-        """Put a trace first, and drop those that it replaces."""
-        others = [r for r in self.traces if r is not trace]
-        replaced = [r for r in others if trace.replaces(r)]
-        trace.counter[0] += sum(r.runs for r in replaced)
-        others = [r for r in others if r not in replaced]
-        self._made += trace not in self.traces
-        self.traces = (trace, *others)
-
-    def learner(self) -> Any:
-        """Return the tracer of control flow for the next capture, if there is a reason for one.
-
-        The reason is that traces of loops did not hold, most of all those for one fixed number of
-        iterations.
-        """
-        repeating = [r for r in self.traces if r.repeats]
-        unrolled = [r for r in repeating if not r.is_open]
-        large = self.repeats or any(len(r.raw.steps) > _LARGE for r in unrolled)
-        if self.learnt is None and (large or len(repeating) + len(unrolled) >= 2 * _LOOP_TRACES):
-            self.learnt = learners[0]()
-        return self.learnt
-
-    def probe(self) -> int:
-        """Return how many steps to capture only to find out whether there are loops; 0 for none.
-
-        Loops make the captures of a function, and their passes, expensive.
-        """
-        budget = self.budget
-        # Equal tapes suggest that one trace will hold for long; only a huge one is worth probing.
-        if self._probed or budget.steps < (_LARGE if budget.varies else _HUGE):
-            return 0
-        if not budget.affords(capturing.of(_LARGE)):
-            return 0
-        self._probed = True
-        return _LARGE
-
-    def cut(self, limit: int, repeats: bool) -> None:
-        """Record that a capture was stopped after some steps, and whether it contained a loop."""
-        self.budget.cut(limit)
-        if repeats and not self.repeats:
-            self.repeats = True
-            self.budget.learns()
+        """Put a trace first."""
+        if trace not in self.traces:
+            self._made += 1
+            branches = sum(type(answer) is bool for answer in trace.answers)
+            self.budget.doubtful |= branches >= _GUARDS
+        self.traces = (trace, *(other for other in self.traces if other is not trace))
 
     def forget(self) -> None:
-        """Drop all traces, and the traced control flow."""
-        self.traces, self.learnt, self._made = (), None, 0
+        """Drop all traces."""
+        self.traces, self._made = (), 0
 
     def waste(self, why: str) -> None:
         """Record that a run could not be traced, or that its trace will not be replayed."""
@@ -258,14 +217,18 @@ class Specialization:
         self._rested += 1
         if self._rested < self._retry_after:
             return True
-        self._rested, self._retry_after = 0, min(2 * self._retry_after, _MAX_RETRY)
+        self._rested = 0
         return False
 
     def _note(self, held: bool) -> None:
         """Update the hit rate: whether one of the traces held."""
         self._hit_rate += _HIT_RATE_DECAY * (held - self._hit_rate)
-        if held:
+        if self._hit_rate >= _MIN_HIT_RATE:
             self._retry_after = _RETRY
+        elif held:
+            self._rested = self._retry_after  # the next call is looked up, too
+        else:
+            self._retry_after = min(2 * self._retry_after, _MAX_RETRY)
 
     def runs_eagerly(self) -> bool:
         """Return whether the function should run eagerly although there are traces.
@@ -288,7 +251,7 @@ class Specialization:
         elif not budget.overdrawn or code.is_faster(budget.eager):
             return False
         code.advance(budget)
-        self.skip(_SLOWER)
+        self.skip(BRANCHES if budget.doubtful else _SLOWER)
         return True
 
     def eager_seconds(self) -> float:
@@ -310,7 +273,7 @@ class Specialization:
         if budget.eager:
             took = max(seconds - budget.eager, 0.0)
             budget.captured(took)
-            if traces and self.learnt is None:
+            if traces:
                 capturing.saw(len(traces[0].raw.steps), took)
         budget.replayed(seconds)
 
@@ -332,8 +295,6 @@ class Specialization:
         """
         why = "the first call with arguments of this signature"
         traces = self.traces  # one tuple for this call: other threads may replace it
-        why = "the first call with arguments of this signature"
-        traces = self.traces  # other threads may put other ones there
         if traces:
             why = self._change(traces)
             if not why and traces[0].captures.has_twice(leaves):
@@ -390,9 +351,7 @@ class Specialization:
                 outs = run(*leaves)
             except GuardFailure as failure:
                 why = why or f"guard {failure.index} was {failure.answer!r} for the first time"
-                # An open loop gives outcomes for any number of iterations, so later ones differ.
-                others = [other for other in left if other.is_open]
-                trace = trace.after(failure, traces) or next(iter(others), None)
+                trace = trace.after(failure, traces)
                 continue
             except Exception as error:  # the original function raises a better one
                 self.skip(f"a replay raised {type(error).__name__}")

@@ -26,14 +26,13 @@ from fdbr.compiler.passes.fuse_small import fuse_small
 from fdbr.compiler.passes.fuse_updates import fuse_updates
 from fdbr.compiler.passes.loop_fusion import fuse_loops
 from fdbr.compiler.passes.lower_loops import lower_loops
-from fdbr.compiler.passes.open_loops import may_open
 from fdbr.compiler.passes.rematerialize import rematerialize
 from fdbr.compiler.passes.roll_loops import roll_loops
 from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
 from fdbr.errors.checks import name_of
 
-__all__ = ["PASSES", "Code", "optimise_block", "set_patience"]
+__all__ = ["PASSES", "Code", "set_patience"]
 
 _log = logging.getLogger("fdbr.jit")
 
@@ -52,7 +51,6 @@ PASSES = (
     sum_rows,
     donate,
 )
-_EARLY = PASSES.index(fuse_loops)  # the number of passes before those about loops over arrays
 _AT_ONCE = 8  # kernels of one program that may be queued for compilation
 # The interpreter is dropped once fewer than this share of the kernels is missing that was missing
 # when it was faster: measuring again costs slow runs.
@@ -134,10 +132,6 @@ class Code:
         products: bool = True,
         alone: bool = True,
     ) -> None:
-        if passes is None:
-            with contextlib.suppress(Exception):  # `optimise` raises it again, and reports it
-                if may_open(program):  # rolled now, it holds for other numbers of iterations
-                    program = roll_loops(program)
         self.program = program
         self._captured = _Interpreter(program)
         self._passes = PASSES if passes is None else passes
@@ -262,18 +256,16 @@ class Code:
                 body.advance(budget)
 
     def _request_kernels(self, budget: Budget) -> None:
-        """Request kernels in the background, first those whose NumPy replacement takes longest."""
+        """Request kernels in the background, first those whose NumPy replacement takes longest.
+
+        The process that compiles them has idle priority unless the budget covers the slowdown.
+        """
         requested = [kernel for kernel in self.kernels if kernel.requested]
-        takes = sum(compiling.of(kernel.length) for kernel in requested)
         for kernel in requested:
             kernel.prioritize(budget.affords(_RICH * compiling.of(kernel.length)))
-        if len(requested) >= min(_AT_ONCE, len(self.kernels)):
-            return
         coming = [kernel for kernel in self.kernels if not kernel.requested]
-        for kernel in sorted(coming, key=_seconds, reverse=True):
-            takes += compiling.of(kernel.length)
-            if not budget.affords(takes):
-                break
+        room = max(_AT_ONCE - len(requested), 0)
+        for kernel in sorted(coming, key=_seconds, reverse=True)[:room]:
             kernel.request_compilation()
 
     @collecting_seldom()
@@ -401,22 +393,6 @@ class _Interpreter:
                 self._made = stepwise(program.inputs, program.steps, program.outputs)
                 self.program = program
         return self.program
-
-
-def optimise_block(program: Program) -> Program:
-    """Return a basic block after the passes, with its steps on small arrays in few kernels.
-
-    For a program of small steps alone the passes about loops over large arrays are skipped.
-    """
-    try:
-        passed = _run_passes(program, PASSES[:_EARLY])
-        if not all(map(backend_of(passed).is_small, passed.steps)):
-            passed = _run_passes(passed, PASSES[_EARLY:])
-        with _naming_part("the pass fuse_small"):
-            return fuse_small(passed, 1)
-    except _DefectError as error:
-        _warn(program, error)
-        return program
 
 
 class _DefectError(Exception):

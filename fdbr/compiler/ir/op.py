@@ -76,9 +76,6 @@ UNSLICE = registry["unslice"]
 WHERE = registry["where"]
 WINDOW_WINNERS = registry["window_winners"]
 
-COMPARISONS = frozenset({EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, NOT_EQUAL})
-"""The operations of Python's comparison operators."""
-
 PRODUCTS = frozenset({MATMUL, MATMUL_TRANSPOSED, AFFINE})
 """Matrix products."""
 

@@ -206,19 +206,12 @@ class Guard:
         Its outcome in the captured run.
     index
         The guard's number in the run.
-    place
-        A number that is equal for guards after which Python does the same for equal outcomes, but
-        for traced values; or `None`.
-    around
-        The traced values that Python's variables hold there, in a fixed order.
     """
 
     operand: Variable
     question: Callable[[Any], Any]
     answer: Any
     index: int
-    place: int | None = None
-    around: tuple[Variable, ...] = ()
 
     outs = ()
 

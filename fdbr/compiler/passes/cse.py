@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import attrs
 import numpy as np
 
 from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, has_effect
@@ -33,7 +32,7 @@ def cse(program: Program) -> Program:
     identities = Identities()
     names: dict[Variable, Any] = {}
     known: dict[Any, tuple[Variable, ...]] = {}
-    asked: dict[Any, int] = {}
+    asked: set[Any] = set()
     steps: list[Step] = []
     for step in program.steps:
         step = renamed(step, names)
@@ -43,12 +42,9 @@ def cse(program: Program) -> Program:
                 asks if type(asks) is Variable else identities.of_value(asks),
                 step.question,
             )
-            first_asked = asked.setdefault(question, len(steps))
-            if first_asked < len(steps):
-                kept: Any = steps[first_asked]
-                if kept.place != step.place:  # it replaces a guard with another Python state
-                    steps[first_asked] = attrs.evolve(kept, place=None)
+            if question in asked:
                 continue
+            asked.add(question)
         elif type(step) is Instruction and not has_effect(step):
             key = identities.of_step(step)
             first = known.setdefault(key, step.outs)

@@ -19,7 +19,6 @@ from fdbr.compiler.passes.loop_dataflow import (
     values_of,
 )
 from fdbr.compiler.passes.loop_sums import PartsSum, sums_of
-from fdbr.compiler.passes.open_loops import opened
 from fdbr.compiler.passes.sequences import longest, runs
 
 __all__ = ["Body", "body_of"]
@@ -33,11 +32,6 @@ _SMALL = 256  # elements of arrays that may be gathered so: gathering copies the
 def body_of(emission: Any, iterations: Iterations) -> "Body | None":
     """Return the body of a loop; `None` if it would cost too much to gather its operands."""
     iterations = _trimmed(emission, iterations)
-    opening = opened(emission.steps, emission.made, iterations)
-    if opening is not None:
-        body = Body(emission, *opening)
-        if _remats_agree(emission, body.iterations) and body.build() and body.is_open:
-            return body
     if iterations.count < _FEWEST or not _remats_agree(emission, iterations):
         return None
     body = Body(emission, iterations)
@@ -111,9 +105,8 @@ class Body:
         The rematerialisation scope of the steps, if they have one in common.
     """
 
-    def __init__(self, emission: Any, iterations: Iterations, ending: int | None = None) -> None:
+    def __init__(self, emission: Any, iterations: Iterations) -> None:
         self.emission, self.iterations = emission, iterations
-        self._ending = ending
         self._scattered = 0  # operands whose values come from different arrays
         self.steps: list[Step] = []
         self.taken_out: set[int] = set()
@@ -169,18 +162,6 @@ class Body:
     def data(self) -> list[tuple[Any, ...]]:
         """The constants, iteration by iteration."""
         return [tuple(values) for _, values in self._data]
-
-    @property
-    def until(self) -> int | None:
-        """The number of the guard that ends the loop, if one does."""
-        if self._ending is None:
-            return None
-        return int(self._first[self._ending].index) - self.guards[0]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the body is independent of the number of iterations."""
-        return self._ending is not None and not (self._arrays or self._data or self.sums)
 
     def made(self, place: tuple[int, int]) -> Variable:
         """Return a result of a step of the body."""
@@ -247,8 +228,7 @@ class Body:
             operands.append(found[0])
         if type(step) is Guard:
             index = step.index - self.guards[0]
-            asked = step.place if number == self._ending else None
-            self.steps.append(Guard(operands[0], step.question, step.answer, index, asked))
+            self.steps.append(Guard(operands[0], step.question, step.answer, index))
             return True
         primitive, params = step.primitive, step.params
         if differs(self.emission.steps, self.iterations, number):

@@ -21,7 +21,6 @@ __all__ = [
     "steps_of",
     "iterations_of",
     "values_of",
-    "wires_of",
 ]
 
 INSIDE, SAME, FROM, VARIED = "inside", "same", "from", "varied"
@@ -81,15 +80,15 @@ class _Reader:
         self.start, self.period = stretch.start, stretch.period
         self._identities = Identities()
 
-    def wires(self, iteration: int, count: int | None = None) -> tuple[tuple[Any, ...], ...]:
-        """Return the roles of the operands of an iteration's steps, or of the first of them."""
+    def wires(self, iteration: int) -> tuple[tuple[Any, ...], ...]:
+        """Return the roles of the operands of an iteration's steps."""
         base = self.start + iteration * self.period
         return tuple(
             tuple(
                 self._wire(operand, place, number, base, iteration)
                 for place, operand in enumerate(operands_of(self.steps[base + number]))
             )
-            for number in range(self.period if count is None else count)
+            for number in range(self.period)
         )
 
     def _wire(self, operand: Any, place: int, number: int, base: int, iteration: int) -> Any:
@@ -165,14 +164,6 @@ def iterations_of(steps: Sequence[Step], made: Made, stretch: Stretch) -> Iterat
         first, count = first - 1, count + 1
     iterations = Iterations(stretch.start + first * stretch.period, stretch.period, count, wires)
     return iterations if count > 1 and reader.is_outside(iterations) else None
-
-
-def wires_of(
-    steps: Sequence[Step], made: Made, iterations: Iterations, iteration: int, count: int
-) -> tuple[tuple[Any, ...], ...]:
-    """Return the roles of the operands of the first steps of an iteration."""
-    reader = _Reader(steps, made, Stretch(iterations.start, iterations.stop, iterations.period))
-    return reader.wires(iteration, count)
 
 
 def values_of(steps: Sequence[Step], iterations: Iterations, number: int, place: int) -> list[Any]:

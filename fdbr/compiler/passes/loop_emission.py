@@ -69,7 +69,6 @@ class Rolled:
             tuple(body.rows),
             tuple(body.data),
             *body.guards,
-            None if self._stacks else body.until,
         )
         outs = (*self._carry, *self._lasts.values(), *self._stacks.values())
         return Instruction(LOOP, tuple(body.operands), {"loop": loop}, outs, True, body.remat)

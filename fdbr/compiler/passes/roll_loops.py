@@ -11,7 +11,6 @@ from fdbr.compiler.passes.cse import cse
 from fdbr.compiler.passes.dce import dce
 from fdbr.compiler.passes.loop_dataflow import Iterations, iterations_of
 from fdbr.compiler.passes.loop_emission import Emission
-from fdbr.compiler.passes.open_loops import may_open, opened
 from fdbr.compiler.passes.repeat_detection import Stretch, looks_of, stretches
 from fdbr.compiler.passes.schedule_guards import schedule_guards
 
@@ -26,7 +25,6 @@ _PRODUCTS = op.PRODUCTS | {op.CONV, op.CONV_BIASED}
 
 _FEWEST = 4  # iterations of a loop
 _LITTLE = 8  # steps that a loop over other loops' results must save: unrolled it costs reads
-_ANY = 1 << 30  # more steps than any loop saves
 _TRIALS = 8  # stretches that are analysed for each loop; bounds the compile time
 
 
@@ -38,11 +36,10 @@ def roll_loops(program: Program, least: int | None = None) -> Program:
     unrolled.
 
     A loop must save ``least`` steps; 20 times as many if it multiplies large matrices, because
-    products of different iterations can be batched only while they are unrolled.  A ``while`` loop
-    that holds for any number of iterations need not save anything.
+    products of different iterations can be batched only while they are unrolled.
     """
     least = LEAST if least is None else least
-    if len(program.steps) < least and not may_open(program):
+    if len(program.steps) < least:
         return program
     if any(map(has_effect, program.steps)):
         program = schedule_guards(program)  # side effects come after all iterations
@@ -74,7 +71,6 @@ class _Search:
         self.numbers = looks_of(self.steps)
         self.heavy = np.array(list(map(_is_heavy, self.steps)))
         self.least, self.refused = least, refused
-        self.may_open = may_open(program)
         self.made: dict[Variable, tuple[int, int]] = {}
         for position, step in enumerate(self.steps):
             for number, out in enumerate(step.outs):
@@ -109,17 +105,15 @@ class _Search:
     def _best(self, start: int, stop: int, least: int) -> Iterations | None:
         best, most = None, least - 1
         for stretch in islice(stretches(self.numbers[start:stop]), _TRIALS):
-            if stretch.saved <= (0 if self.may_open and most < _ANY else most):
+            if stretch.saved <= most:
                 break
             moved = Stretch(stretch.start + start, stretch.stop + start, stretch.period)
             iterations = iterations_of(self.steps, self.made, moved)
-            if iterations is None or any(map(iterations.overlaps, self.refused)):
+            if iterations is None or iterations.count < _FEWEST:
+                continue
+            if any(map(iterations.overlaps, self.refused)):
                 continue
             saved = (iterations.count - 1) * iterations.period
-            if self.may_open and opened(self.steps, self.made, iterations) is not None:
-                saved += _ANY
-            elif iterations.count < _FEWEST:
-                continue
             if self.heavy[iterations.start : iterations.stop].any():
                 saved //= _HEAVY
             if saved > most:

@@ -1,6 +1,5 @@
 """Helpers of passes: renaming of operands, readers of variables, and what a kernel can compute."""
 
-import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,10 +44,7 @@ def renamed(step: Step, names: Names) -> Step:
         return Instruction(step.primitive, renamed_all(operands, names), *_rest(step))
     if type(step) is Guard:
         (operand,) = renamed_all((step.operand,), names)
-        around = renamed_all(step.around, names) if step.around else ()
-        if operand is step.operand and all(map(operator.is_, around, step.around)):
-            return step  # `is`, because `==` of constant arrays would compare elements
-        return attrs.evolve(step, operand=operand, around=around)
+        return step if operand is step.operand else attrs.evolve(step, operand=operand)
     assert isinstance(step, Fused | Small)
     steps: Any = tuple(renamed(inner, names) for inner in step.steps)
     return attrs.evolve(step, steps=steps)

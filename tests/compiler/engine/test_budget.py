@@ -341,13 +341,48 @@ def test_calls_that_are_not_looked_up_are_counted_once(clock: Clock) -> None:
     assert entry.budget.balance == paid
 
 
-def test_runs_that_take_different_paths_are_known_by_their_tapes() -> None:
-    budget = Budget()
-    for entries in (30, 0, 30):  # without a tape nothing is known
-        budget.ran(1e-3, entries)
-    assert not budget.varies
-    budget.ran(1e-3, 34)
-    assert budget.varies
+def test_a_tenth_is_spent_on_a_function_that_branches_on_many_values(clock: Clock) -> None:
+    passes = clock.passes
+
+    def halved(x: Any) -> Any:
+        passes(0.2)
+        while x > 1:
+            x = x / 2 + 1e-9
+        return x
+
+    jitted = fdbr.jit(halved)
+    while not traces(jitted):
+        jitted(np.float64(1e12))
+    (entry,) = jitted._cache.specializations.values()
+    assert entry.budget.doubtful
+    assert entry.budget.balance < 0.1 * clock.now
+
+
+def test_the_report_says_what_to_write_instead_of_a_loop_that_runs_eagerly(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = clock.passes
+
+    def halved(x: Any) -> Any:
+        passes(1e-2)
+        while x > 1:
+            x = x / 2 + 1e-9
+        return x
+
+    start = Code._start
+
+    def slow(self: Code, function: Any) -> None:
+        def slowed(*leaves: Any) -> Any:
+            clock.passes(0.5)
+            return function(*leaves)
+
+        start(self, slowed)
+
+    monkeypatch.setattr(Code, "_start", slow)
+    jitted = fdbr.jit(halved)
+    for _ in range(300):
+        assert jitted(np.float64(1e12)) == halved(np.float64(1e12))
+    assert "write loops on data with fdbr.while_loop" in str(jitted.report())
 
 
 def test_what_was_seen_decides_what_is_thought_to_come() -> None:

@@ -40,7 +40,6 @@ __all__ = [
         "Check",
         "Code",
         "Commands",
-        "Jump",
         "Record",
         "Slot",
         "Iterations",
@@ -174,17 +173,7 @@ class Iterations:
     slots = ()
 
 
-class Jump:
-    """A record of control flow: see `control_flow`."""
-
-    slots: tuple[Slot, ...] = ()
-
-    def line(self, writer: Writer, places: list[int]) -> tuple[int, int, int, int]:
-        """Return the words of the record; ``places`` are the indices of its slots."""
-        raise NotImplementedError
-
-
-Record = Call | Check | Aim | Advance | Iterations | Jump
+Record = Call | Check | Aim | Advance | Iterations
 
 
 class Code:
@@ -296,8 +285,6 @@ class Commands:
 
     def _line(self, writer: Writer, i: int, record: Record) -> tuple[int, int, int, int]:
         places = [self._places[slot.key] for slot in record.slots]
-        if isinstance(record, Jump):
-            return record.line(writer, places)
         if isinstance(record, Check):
             return 0, places[0], record.slot.dtype.itemsize, record.bits
         if isinstance(record, Aim):

@@ -113,11 +113,6 @@ class Builder:
             self._add(step)
         return self._built
 
-    def results(self, outputs: Sequence[Any], end: int) -> list[Slot]:
-        """Return the slots of outputs as contiguous elements, after the last step."""
-        self._position = end
-        return [self.in_order(self.slot(output)) for output in outputs]
-
     def slot(self, operand: Any) -> Slot:
         """Return the slot of an operand."""
         kind = kind_of(operand)

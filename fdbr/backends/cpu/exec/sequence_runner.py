@@ -1,31 +1,14 @@
 """The runner of sequences: machine code that calls one kernel after the other as tables say.
 
-It stops at a record that it cannot execute: a kernel that is not compiled yet or that refuses, a
-check that fails, a full log, a number that a table does not contain.  It returns the number of the
-record (with `REFUSED` set if a kernel refused), and can continue at any record.
+It stops at a record that it cannot execute: a kernel that is not compiled yet or that refuses, or a
+check that fails.  It returns the number of the record (with `REFUSED` set if a kernel refused), and
+can continue at any record.
 """
 
 import functools
 from collections.abc import Callable
 
-from fdbr.backends.cpu.exec.sequence_tables import (
-    ADVANCE,
-    AIM,
-    BACK,
-    BEGIN,
-    DATA,
-    JUMPS,
-    LOG,
-    MOVE,
-    NOTE,
-    POP,
-    PUSH,
-    REFUSED,
-    REPEAT,
-    ROOM,
-    STOP,
-    WHEN,
-)
+from fdbr.backends.cpu.exec.sequence_tables import ADVANCE, AIM, BEGIN, DATA, REFUSED, REPEAT
 from fdbr.backends.cpu.runtime.launching import method
 from fdbr.backends.cpu.runtime.machine import address_of
 
@@ -37,7 +20,6 @@ declare void @Py_IncRef(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define internal i64 @go(ptr %words, i64 %first) {{
 entry:
@@ -45,12 +27,9 @@ entry:
   %count = load i64, ptr %count.at
   %records.at = getelementptr i64, ptr %words, i64 5
   %records = load ptr, ptr %records.at
-  %log.at = getelementptr i64, ptr %words, i64 {LOG}
-  %log.end.at = getelementptr i64, ptr %words, i64 {LOG + 1}
-  %jumps.at = getelementptr i64, ptr %words, i64 {JUMPS}
   br label %next
 next:
-  %k = phi i64 [%first, %entry], [%k1, %step], [%c, %back], [%goal, %popped]
+  %k = phi i64 [%first, %entry], [%k1, %step], [%c, %back]
   %any = icmp slt i64 %k, %count
   br i1 %any, label %record, label %end
 record:
@@ -68,84 +47,7 @@ record:
                                         i64 {AIM}, label %aim
                                         i64 {ADVANCE}, label %advance
                                         i64 {BEGIN}, label %begin
-                                        i64 {REPEAT}, label %repeat
-                                        i64 {WHEN}, label %when
-                                        i64 {MOVE}, label %move
-                                        i64 {ROOM}, label %room
-                                        i64 {PUSH}, label %push
-                                        i64 {NOTE}, label %note
-                                        i64 {POP}, label %pop
-                                        i64 {BACK}, label %number
-                                        i64 {STOP}, label %stop]
-when:
-  %asked.at = getelementptr i64, ptr %b, i64 {DATA}
-  %asked = load ptr, ptr %asked.at
-  %said = load i8, ptr %asked
-  %said.long = zext i8 %said to i64
-  %holds = icmp eq i64 %said.long, %d
-  br i1 %holds, label %jump, label %step
-jump:
-  %jumps = load i64, ptr %jumps.at
-  %jumps.left = sub i64 %jumps, 1
-  %tired = icmp slt i64 %jumps.left, 0
-  br i1 %tired, label %stop, label %jumping
-jumping:
-  store i64 %jumps.left, ptr %jumps.at
-  br label %back
-move:
-  %moved.to.at = inttoptr i64 %c to ptr
-  %target.at = getelementptr i64, ptr %moved.to.at, i64 {DATA}
-  %source.at = getelementptr i64, ptr %b, i64 {DATA}
-  %target = load ptr, ptr %target.at
-  %source = load ptr, ptr %source.at
-  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %d, i1 false)
-  br label %step
-room:
-  %log.now = load i64, ptr %log.at
-  %log.then = add i64 %log.now, %c
-  %log.end = load i64, ptr %log.end.at
-  %full = icmp sgt i64 %log.then, %log.end
-  br i1 %full, label %stop, label %step
-push:
-  %pushed.at = getelementptr i64, ptr %b, i64 {DATA}
-  %pushed = load ptr, ptr %pushed.at
-  %top = load ptr, ptr %log.at
-  call void @llvm.memcpy.p0.p0.i64(ptr %top, ptr %pushed, i64 %c, i1 false)
-  %above = getelementptr i8, ptr %top, i64 %c
-  store ptr %above, ptr %log.at
-  br label %step
-note:
-  %noted = load ptr, ptr %log.at
-  store i64 %c, ptr %noted
-  %behind.note = getelementptr i64, ptr %noted, i64 1
-  store ptr %behind.note, ptr %log.at
-  br label %step
-pop:
-  %pop.end = load ptr, ptr %log.at
-  %pop.size = sub i64 0, %c
-  %pop.start = getelementptr i8, ptr %pop.end, i64 %pop.size
-  %pop.at = getelementptr i64, ptr %b, i64 {DATA}
-  %pop.to = load ptr, ptr %pop.at
-  call void @llvm.memcpy.p0.p0.i64(ptr %pop.to, ptr %pop.start, i64 %c, i1 false)
-  store ptr %pop.start, ptr %log.at
-  br label %step
-number:
-  %number.end = load ptr, ptr %log.at
-  %number.at = getelementptr i64, ptr %number.end, i64 -1
-  %number.log = load i64, ptr %number.at
-  %goal.at = getelementptr i64, ptr %b, i64 %number.log
-  %goal = load i64, ptr %goal.at
-  %lost = icmp slt i64 %goal, 0
-  br i1 %lost, label %stop, label %popping
-popping:
-  %pops = load i64, ptr %jumps.at
-  %pops.left = sub i64 %pops, 1
-  %pops.tired = icmp slt i64 %pops.left, 0
-  br i1 %pops.tired, label %stop, label %popped
-popped:
-  store i64 %pops.left, ptr %jumps.at
-  store ptr %number.at, ptr %log.at
-  br label %next
+                                        i64 {REPEAT}, label %repeat]
 aim:
   %base = inttoptr i64 %c to ptr
   %base.at = getelementptr i64, ptr %base, i64 {DATA}

@@ -4,8 +4,7 @@ They are an array of 64-bit words, one array for each workspace of a program, so
 runs have their own:
 
 - the *head*: the first record, the numbers of records and patches, whether the GIL is released,
-  the addresses of patches and records; the end of the log, and the end of its memory; and the
-  number of jumps after which Python checks for signals;
+  and the addresses of patches and records;
 - *patches*, for each slot in an argument: the number of the argument, the slot that its data
   address is written to, and an offset in bytes;
 - *slots*, which look like array objects to a kernel: a data address, and the address of strides;
@@ -16,14 +15,9 @@ runs have their own:
   `AIM` sets a slot to the address of another one plus an offset; `ADVANCE` moves it by some bytes.
   `BEGIN` writes the number of iterations to a word; `REPEAT` decrements it, and jumps back to a
   record while it is positive.
-- Control flow: `WHEN` jumps to a record if a byte has a value.  `MOVE` copies bytes from one slot
-  to another.  `ROOM` checks that some bytes fit into the log; `PUSH` appends those of a slot, and
-  `NOTE` a number.  `POP` moves bytes from its end to a slot, and `BACK` removes a number, and jumps
-  to the record that a table has for it.  `STOP` stops.
 """
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -32,18 +26,14 @@ import numpy as np
 from fdbr.backends.cpu.codegen.language import HEAD
 
 __all__ = [
-    *("ADVANCE", "AIM", "BACK", "BEGIN", "DATA", "FIRST", "JUMPS", "LOG", "MOVE", "NOTE", "POP"),
-    *("PUSH", "REFUSED", "REPEAT", "ROOM", "STOP", "STRIDES", "WHEN"),
+    *("ADVANCE", "AIM", "BEGIN", "DATA", "FIRST", "REFUSED", "REPEAT", "STRIDES"),
     *("Tables", "Template", "Writer"),
 ]
 
 REFUSED = 1 << 40
 AIM, ADVANCE, BEGIN, REPEAT = 1, 2, 3, 4
-WHEN, MOVE, ROOM, PUSH, NOTE, POP, BACK, STOP = 5, 6, 7, 8, 9, 10, 11, 12
 FIRST = 0  # the word of the head for the first record
-LOG, JUMPS = 6, 8  # the words of the head for the log (two) and the jumps
-_WORDS = 9  # of the head
-_PLACES = (AIM, MOVE)  # operations whose third word is a slot, too
+_WORDS = 6  # of the head
 DATA, STRIDES = HEAD // 8, HEAD // 8 + 3  # words of a slot, as in NumPy's array struct
 
 
@@ -115,11 +105,6 @@ class Writer:
         self.words.append(0)
         return len(self.words) - 1
 
-    def numbers(self, numbers: Sequence[int]) -> int:
-        """Add a table of numbers; return its index."""
-        self.words += numbers
-        return len(self.words) - len(numbers)
-
     def table(self, places: list[int]) -> int:
         """Add a table of slots; return its index."""
         at = len(self.words)
@@ -142,10 +127,10 @@ class Writer:
         for code, table, count, last in records:
             at = len(self.words)
             self.here.append(at + 1)
-            if code in _PLACES:
+            if code == AIM:
                 self.here.append(at + 2)
                 count *= 8
-            elif code > STOP and last:
+            elif code > REPEAT and last:
                 self.here.append(at + 3)
                 last *= 8
             self.words += [code, 8 * table, count, last]

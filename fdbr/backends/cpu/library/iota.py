@@ -45,7 +45,7 @@ def _linspace(xp: Any, start: float, stop: float, num: int, endpoint: bool) -> A
     step = (stop - start) / ((num - 1 if endpoint else num) or 1)
     if num < 2 or not step:
         return np.linspace(start, stop, num, endpoint=endpoint)
-    if 8 * num >= kernels.LEAST:
+    if 8 * num >= TUNING.kernel_bytes:
         found = applied_to_iota(xp, _affine, num, step, start)
     else:
         found = np.arange(num, dtype=float)

@@ -28,7 +28,7 @@ from fdbr.compiler.ir.program import (
     kind_of,
 )
 
-__all__ = ["Plan", "aligned", "is_join", "is_large", "is_product", "plan"]
+__all__ = ["Plan", "is_join", "is_large", "is_product", "plan"]
 
 _LEAST = 4096  # bytes; below, NumPy's own cache of small allocations is as good
 _ALIGNED = 64  # bytes of a cache line, and of the widest vector
@@ -282,13 +282,9 @@ def _queue(
         heapq.heappush(needed, (last[variable], start, size))
 
 
-def aligned(size: int) -> int:
-    """Return a size rounded up to the alignment."""
-    return -(-size // _ALIGNED) * _ALIGNED
-
-
 def _bytes(variable: Variable) -> int:
-    return aligned(variable.kind.nbytes)
+    """Return the size of a variable, rounded up to the alignment."""
+    return -(-variable.kind.nbytes // _ALIGNED) * _ALIGNED
 
 
 def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
