@@ -1,8 +1,9 @@
-"""Lowering of scans to the loops of compiled programs.
+"""Lowering of scans and while loops to the loops of compiled programs.
 
-During capture a scan is one step, because transformations may still be applied to it.  When its
-program is compiled none are left, so its body becomes the body of a loop like those that are rolled
-from Python's loops.
+During capture such a loop is one step, because transformations may still be applied to it.  When
+its program is compiled none are left, so its body becomes the body of a loop like those that are
+rolled from Python's loops.  The condition of a while loop becomes a guard, which ends the loop when
+it fails.
 """
 
 from collections.abc import Sequence
@@ -10,24 +11,36 @@ from typing import Any
 
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import LOOP, LOWERED, Loop, stack_kind
-from fdbr.compiler.ir.program import Instruction, Kind, Program, Variable, is_variable, kind_of
-from fdbr.control_flow.body_tracing import STOP
+from fdbr.compiler.ir.program import (
+    Guard,
+    Instruction,
+    Kind,
+    Program,
+    Variable,
+    is_variable,
+    kind_of,
+)
+from fdbr.control_flow.body_tracing import STOP, Body
+from fdbr.control_flow.operands import scalar
 from fdbr.control_flow.scan_rules import SCAN, Scan
+from fdbr.control_flow.while_rules import WHILE, While
 from fdbr.transforms.custom_call import CALL
 
-__all__ = ["loop_of_scan"]
+__all__ = ["loop_of_scan", "loop_of_while"]
 
 
 def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
     """Return the steps of a scan as a loop; `None` if an iteration changes the avals of values."""
     scan: Scan = step.params["scan"]
-    found = _plain(scan.body.program)
+    found = _program_of(scan.body)
     if found is None:
         return None
     program, arrays = found
     base, carry, xs, consts = scan.split(step.operands)
     numbers, starts, rows, rest = scan.split(program.inputs)
-    consts = [*consts, *arrays]
+    before: list[Instruction] = []
+    carry = _like(carry, starts, before)
+    consts = [*_like(consts, rest, before), *arrays]
     pairs = [*zip(carry, starts, strict=True), *zip(consts, rest, strict=True)]
     pairs += zip(program.outputs[: scan.carried], starts, strict=True)
     if any(kind_of(value) != variable.kind for value, variable in pairs):
@@ -56,9 +69,93 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
     iterations = Instruction(
         LOOP, (*carry, *xs, *consts), {"loop": loop}, (*last, *made), True, step.remat
     )
-    return iterations, *(
-        _reversed(a, b, step.remat) for a, b in zip(made, stacks, strict=True) if a is not b
+    return (
+        *before,
+        iterations,
+        *(_reversed(a, b, step.remat) for a, b in zip(made, stacks, strict=True) if a is not b),
     )
+
+
+def loop_of_while(step: Instruction) -> tuple[Instruction, ...] | None:
+    """Return the steps of a while loop as a loop; `None` if its avals or its condition are fixed.
+
+    An iteration must not change the avals of values, and the condition must depend on values.
+    """
+    loop: While = step.params["loop"]
+    before: list[Instruction] = []
+    made = _open_loop(loop, step.operands, before)
+    if made is None:
+        return None
+    operands, params = made
+    if [out.kind for out in step.outs] != [v.kind for v in params.body.inputs[: loop.carried]]:
+        return None
+    return (
+        *before,
+        Instruction(LOOP, operands, {"loop": params}, step.outs, True, step.remat),
+    )
+
+
+def _open_loop(
+    loop: While, operands: Sequence[Any], before: list[Instruction]
+) -> tuple[tuple[Any, ...], Loop] | None:
+    """Return the operands and the parameter of a while loop as a loop."""
+    found = [_program_of(body) for body in loop.bodies]
+    if found[0] is None or found[1] is None:
+        return None
+    (cond, asked_arrays), (body, arrays) = found
+    carry, consts, asked = loop.takes(operands)
+    starts, rest = body.inputs[: loop.carried], body.inputs[loop.carried :]
+    own = cond.inputs[loop.carried :]
+    carry = _like(carry, starts, before)
+    consts = [*_like(consts, rest, before), *arrays, *_like(asked, own, before), *asked_arrays]
+    (outcome,) = cond.outputs
+    names: dict[Any, Any] = dict(zip(cond.inputs, (*starts, *own), strict=True))
+    head = [_renamed(part, names) for part in cond.steps]
+    guard = Guard(names.get(outcome, outcome), bool, True, 0)
+    inputs = (*body.inputs, *own)
+    pairs = [*zip((*carry, *consts), inputs, strict=True)]
+    pairs += zip(body.outputs, starts, strict=True)
+    pairs += zip(cond.inputs[: loop.carried], starts, strict=True)
+    if not is_variable(outcome) or any(kind_of(a) != variable.kind for a, variable in pairs):
+        return None
+    whole = Program(body.name, inputs, (*head, guard, *body.steps), body.outputs)
+    return (*carry, *consts), Loop(whole, 1, loop.carried, 0, (), (), until=0)
+
+
+def _renamed(step: Instruction, names: dict[Any, Any]) -> Instruction:
+    """Return a step that reads other variables."""
+    operands = tuple([names.get(x, x) if is_variable(x) else x for x in step.operands])
+    return Instruction(
+        step.primitive, operands, step.params, step.outs, step.several, step.remat
+    )
+
+
+def _like(
+    values: Sequence[Any], inputs: Sequence[Variable], before: list[Instruction]
+) -> list[Any]:
+    """Return operands of a loop as its body takes them: arrays without axes as scalars.
+
+    The steps that convert them are appended to ``before``.
+    """
+    found: list[Any] = []
+    for value, variable in zip(values, inputs, strict=False):
+        if not is_variable(value):
+            value = scalar(value)
+        elif variable.kind.is_scalar and value.kind.is_array and not value.kind.shape:
+            whole, value = value, Variable(variable.kind)
+            before.append(Instruction(op.SLICE, (whole,), {"key": ()}, (value,)))
+        found.append(value)
+    return found
+
+
+def _program_of(body: Body) -> tuple[Program, list[Any]] | None:
+    """Return a body without the markers of transformations, and the arrays in it as more inputs.
+
+    A body that states derivatives is replaced by what was recorded when it ran; the result is
+    `None` if it has not run.
+    """
+    found = _plain(body.program)
+    return _plain(body.captured()) if found is None and body.has_run else found
 
 
 def _plain(program: Program) -> tuple[Program, list[Any]] | None:
@@ -114,3 +211,4 @@ def _reversed(stack: Variable, out: Variable, remat: int) -> Instruction:
 
 
 LOWERED[SCAN] = loop_of_scan
+LOWERED[WHILE] = loop_of_while

@@ -23,7 +23,7 @@ from fdbr.transforms.jvp import jvp
 from fdbr.transforms.vjp import vjp
 from fdbr.transforms.vmap import BatchTrace, BatchTracer, on_batch
 
-__all__ = ["While", "apply"]
+__all__ = ["WHILE", "While", "apply"]
 
 Leaves = Sequence[Any]
 Function = Callable[[list[Any]], list[Any]]
@@ -110,7 +110,7 @@ class While:
 
 def apply(loop: While, operands: Leaves) -> tuple[Any, ...]:
     """The last carry, on operands that may be traced."""
-    outs: tuple[Any, ...] = _WHILE.apply(*operands, loop=loop)
+    outs: tuple[Any, ...] = WHILE.apply(*operands, loop=loop)
     return outs
 
 
@@ -374,5 +374,5 @@ def _batch_back(
     return found, [True] * len(found)
 
 
-_WHILE = Step("while_loop", _run, _unrolled, reverse=_reverse, forward=_forward, batch=_batch)
+WHILE = Step("while_loop", _run, _unrolled, reverse=_reverse, forward=_forward, batch=_batch)
 _BACK = Step("while_loop_vjp", _run_back, _unrolled_back, batch=_batch_back)

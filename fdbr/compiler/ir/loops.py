@@ -192,13 +192,13 @@ def loop_of(step: Step) -> Loop | None:
 
 
 def guards_in(steps: Iterable[Step]) -> list[int]:
-    """Return the numbers of the guards among steps, including those in loops."""
+    """Return the numbers of the guards among steps that can fail, including those in loops."""
     found: list[int] = []
     for step in steps:
         loop = loop_of(step)
         if type(step) is Guard:
             found.append(step.index)
-        elif loop is not None and (inside := guards_in(loop.body.steps)):
+        elif loop is not None and (inside := guards_in(_steps_that_fail(loop))):
             iterations = range(loop.length)
             found += [
                 loop.guard + iteration * loop.guards + index
@@ -209,9 +209,17 @@ def guards_in(steps: Iterable[Step]) -> list[int]:
 
 
 def is_guarded(step: Step) -> bool:
-    """Return whether a step is a guard, or a loop that contains guards."""
+    """Return whether a step is a guard, or a loop that contains guards which can fail."""
     loop = loop_of(step)
-    return type(step) is Guard or (loop is not None and any(map(is_guarded, loop.body.steps)))
+    return type(step) is Guard or (loop is not None and any(map(is_guarded, _steps_that_fail(loop))))
+
+
+def _steps_that_fail(loop: Loop) -> Iterator[Step]:
+    """Yield the steps of a loop's body, without a guard that only ends the loop."""
+    ends = loop.is_open and not loop.lasts
+    for step in loop.body.steps:
+        if not (ends and type(step) is Guard and step.index == loop.until):
+            yield step
 
 
 def loops(program: Program) -> Iterator[tuple[Instruction, Loop]]:
