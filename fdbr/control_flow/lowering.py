@@ -6,8 +6,13 @@ rolled from Python's loops.  The condition of a while loop becomes a guard, whic
 it fails.
 """
 
+import contextlib
+import itertools
 from collections.abc import Sequence
 from typing import Any
+
+import attrs
+import numpy as np
 
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import LOOP, LOWERED, Loop, stack_kind
@@ -20,13 +25,14 @@ from fdbr.compiler.ir.program import (
     is_variable,
     kind_of,
 )
+from fdbr.compiler.ir.python_numbers import apply
 from fdbr.control_flow.body_tracing import STOP, Body
 from fdbr.control_flow.operands import scalar
 from fdbr.control_flow.scan_rules import SCAN, Scan
-from fdbr.control_flow.while_rules import WHILE, While
+from fdbr.control_flow.while_rules import BACK, WHILE, While
 from fdbr.transforms.custom_call import CALL
 
-__all__ = ["loop_of_scan", "loop_of_while"]
+__all__ = ["loop_of_pullback", "loop_of_scan", "loop_of_while"]
 
 
 def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
@@ -42,12 +48,17 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
     carry = _like(carry, starts, before)
     consts = [*_like(consts, rest, before), *arrays]
     pairs = [*zip(carry, starts, strict=True), *zip(consts, rest, strict=True)]
-    pairs += zip(program.outputs[: scan.carried], starts, strict=True)
+    after: list[Instruction] = []
+    outputs = (
+        *_like(program.outputs[: scan.carried], starts, after),
+        *program.outputs[scan.carried :],
+    )
+    pairs += zip(outputs[: scan.carried], starts, strict=True)
     if any(kind_of(value) != variable.kind for value, variable in pairs):
         return None
-    if not all(map(is_variable, program.outputs)) or not all(map(_is_row, xs, rows)):
+    if not all(map(is_variable, outputs)) or not all(map(_is_row, xs, rows)):
         return None
-    read = {v for part in program.steps for v in part.reads} | set(program.outputs)
+    read = {v for part in program.steps for v in part.reads} | set(outputs)
     data: list[Sequence[Any]] = []
     if read.isdisjoint(numbers):
         numbers = []
@@ -57,7 +68,8 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
         data = [[base[0] + scan.numbers[index] for index in scan.order]]
         if kind_of(data[0][0]) != numbers[0].kind:
             return None
-    body = Program(program.name, (*starts, *rows, *numbers, *rest), program.steps, program.outputs)
+    steps, numbers = _folded([*program.steps, *after], numbers, data)
+    body = Program(program.name, (*starts, *rows, *numbers, *rest), steps, outputs)
     direction = (scan.length - 1, -1) if scan.reverse else (0, 1)
     directions = (direction,) * len(rows)
     loop = Loop(body, scan.length, scan.carried, 0, directions, tuple(data))
@@ -95,6 +107,67 @@ def loop_of_while(step: Instruction) -> tuple[Instruction, ...] | None:
     )
 
 
+def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
+    """Return the steps of a while loop's pullback as a loop that runs back over its iterations.
+
+    The result is `None` if the pullback of an iteration has not run, or for the loops that
+    `loop_of_while` leaves.
+    """
+    loop: While = step.params["loop"]
+    wanted: tuple[bool, ...] = step.params["wanted"]
+    values, cotangents = step.operands[: len(wanted)], list(step.operands[len(wanted) :])
+    before: list[Instruction] = []
+    made = _open_loop(loop, values, before)
+    consts = loop.takes(values)[1]
+    own = wanted[loop.carried : loop.carried + len(consts)]
+    pullback = loop.body.back.get(tuple(own))
+    found = None if pullback is None else _program_of(pullback)
+    if made is None or pullback is None or found is None:
+        return None
+    operands, params = made
+    program, arrays = found
+    kinds = [kind_of(value) for value, one in zip(consts, own, strict=True) if one]
+    cotangents += map(_zeros, kinds)  # the sums
+    count, shared = len(cotangents), loop.carried + len(consts)
+    targets, point = list(program.inputs[:count]), program.inputs[count:]
+    cotangents = _like(cotangents, targets, before)
+    more = [*_like(pullback.found, point[shared:], before), *arrays]
+    after: list[Instruction] = []
+    results = _like(program.outputs, targets, after)
+    for out in step.outs[len(step.outs) - sum(wanted[shared:]) :]:
+        # Only the condition takes the operand, so it has no derivative.
+        cotangents.append(_zeros(out.kind))
+        targets.append(Variable(out.kind))
+        results.append(targets[-1])
+    inner, old = params.body, params.body.inputs
+    unread = [Variable(v.kind) for v in old[shared:]]
+    inputs = (*targets, *point[:shared], *unread, *point[shared:])
+    back = Program(program.name, inputs, (*program.steps, *after), tuple(results))
+    inputs = (*old, *(Variable(v.kind) for v in point[shared:]))
+    body = Program(inner.name, inputs, inner.steps, inner.outputs)
+    inexact = [v.kind.dtype.kind in "fc" for v in old[: loop.carried]]
+    kept = [one for one, moves in zip(wanted, inexact, strict=False) if moves]
+    new = iter(step.outs)
+    outs = [next(new) if one else Variable(v.kind) for one, v in zip(kept, targets, strict=False)]
+    outs += new
+    given = (*operands, *more, *cotangents)
+    kinds = [v.kind for v in targets]
+    if not (
+        list(map(kind_of, given)) == [*(v.kind for v in body.inputs), *kinds]
+        and [v.kind for v in back.inputs[len(targets) :]] == [v.kind for v in body.inputs]
+        and kinds == list(map(kind_of, results)) == [v.kind for v in outs]
+    ):
+        return None
+    params = attrs.evolve(params, body=body, back=back)
+    return *before, Instruction(LOOP, given, {"loop": params}, tuple(outs), True, step.remat)
+
+
+def _zeros(kind: Kind) -> Any:
+    """Return zeros of an aval."""
+    zeros = np.zeros(kind.shape, kind.dtype)
+    return zeros if kind.is_array else zeros[()]
+
+
 def _open_loop(
     loop: While, operands: Sequence[Any], before: list[Instruction]
 ) -> tuple[tuple[Any, ...], Loop] | None:
@@ -114,11 +187,13 @@ def _open_loop(
     guard = Guard(names.get(outcome, outcome), bool, True, 0)
     inputs = (*body.inputs, *own)
     pairs = [*zip((*carry, *consts), inputs, strict=True)]
-    pairs += zip(body.outputs, starts, strict=True)
+    after: list[Instruction] = []
+    outputs = tuple(_like(body.outputs, starts, after))
+    pairs += zip(outputs, starts, strict=True)
     pairs += zip(cond.inputs[: loop.carried], starts, strict=True)
     if not is_variable(outcome) or any(kind_of(a) != variable.kind for a, variable in pairs):
         return None
-    whole = Program(body.name, inputs, (*head, guard, *body.steps), body.outputs)
+    whole = Program(body.name, inputs, (*head, guard, *body.steps, *after), outputs)
     return (*carry, *consts), Loop(whole, 1, loop.carried, 0, (), (), until=0)
 
 
@@ -128,6 +203,33 @@ def _renamed(step: Instruction, names: dict[Any, Any]) -> Instruction:
     return Instruction(
         step.primitive, operands, step.params, step.outs, step.several, step.remat
     )
+
+
+def _folded(
+    steps: Sequence[Instruction], numbers: Sequence[Variable], data: list[Sequence[Any]]
+) -> tuple[tuple[Instruction, ...], list[Variable]]:
+    """Compute the Python numbers that depend on the integer of an iteration alone.
+
+    They are added to the constants of iterations.  Return the other steps, and the variables of
+    these constants.
+    """
+    known = dict(zip(numbers, data, strict=True))
+    left: list[Instruction] = []
+    for step in steps:
+        given = [known.get(x, itertools.repeat(x)) for x in step.operands]
+        found: list[Any] | None = None
+        if known and step.outs[0].kind.is_number and all(x in known for x in step.reads):
+            with contextlib.suppress(ArithmeticError, ValueError):  # an iteration raises it
+                rows = zip(range(len(data[0])), *given, strict=False)
+                found = [apply(step.primitive, row, dict(step.params)) for _, *row in rows]
+        if found is None:
+            left.append(step)
+        else:
+            known[step.outs[0]] = found
+    read = {v for step in left for v in step.reads}
+    kept = [v for v in known if v in read or v in numbers]
+    data[:] = [known[v] for v in kept]
+    return tuple(left), kept
 
 
 def _like(
@@ -212,3 +314,4 @@ def _reversed(stack: Variable, out: Variable, remat: int) -> Instruction:
 
 LOWERED[SCAN] = loop_of_scan
 LOWERED[WHILE] = loop_of_while
+LOWERED[BACK] = loop_of_pullback

@@ -466,7 +466,8 @@ def _run_passes_on_body(step: Any, passes: Sequence[Callable[[Program], Program]
     loop = loop_of(step)
     if loop is None:
         return step
-    params = {"loop": attrs.evolve(loop, body=_run_passes(loop.body, passes))}
+    back = loop.back and _run_passes(loop.back, passes)
+    params = {"loop": attrs.evolve(loop, body=_run_passes(loop.body, passes), back=back)}
     return Instruction(LOOP, step.operands, params, step.outs, step.several, step.remat)
 
 

@@ -32,7 +32,8 @@ __all__ = [
 class Loop:
     """The parameter of a loop step, whose operands are ``(*carry, *arrays, *consts)``.
 
-    Its results are those of the body; results of each iteration are stacked.
+    Its results are those of the body; results of each iteration are stacked.  The operands of a
+    loop that runs ``back`` end with cotangents, and its results are cotangents.
 
     Attributes
     ----------
@@ -53,6 +54,10 @@ class Loop:
     until
         `None`, or the number of the guard in the body that ends the loop when it fails: then the
         results are those of the iteration before, and ``length`` is that of the captured run.
+    back
+        `None`, or the pullback of an iteration, from ``(*cotangents, *carry, *consts)`` to
+        cotangents.  Then the carry of each iteration is kept, and the pullbacks of the iterations
+        follow, from the last to the first.
     """
 
     body: Program
@@ -64,6 +69,12 @@ class Loop:
     guard: int = 0
     guards: int = 0
     until: int | None = None
+    back: Program | None = None
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The body, and the pullback of an iteration if there is one."""
+        return (self.body,) if self.back is None else (self.body, self.back)
 
     @property
     def is_open(self) -> bool:
@@ -79,8 +90,15 @@ class Loop:
         if failure.index != self.until or (self.lasts and not iteration):
             raise self.failure(iteration, failure) from None
 
-    def iterations(self, iteration: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, ...]:
-        """Run the loop; ``iteration`` runs the body."""
+    def iterations(
+        self,
+        iteration: Callable[..., Any],
+        operands: Sequence[Any],
+        back: Callable[..., Any] | None = None,
+    ) -> tuple[Any, ...]:
+        """Run the loop; ``iteration`` runs the body, and ``back`` the pullback of an iteration."""
+        if back is not None:
+            return self._back(iteration, operands, back)
         first, second = self.carried, self.carried + len(self.rows)
         carry, arrays, consts = operands[:first], operands[first:second], operands[second:]
         kinds = [variable.kind for variable in self.body.inputs[first:second]]
@@ -106,7 +124,29 @@ class Loop:
                 stack[number] = part
         return (*outs[:kept], *stacks)
 
+    def _back(
+        self, iteration: Callable[..., Any], operands: Sequence[Any], back: Callable[..., Any]
+    ) -> tuple[Any, ...]:
+        """Run the iterations, and their pullbacks from the last to the first."""
+        assert self.back is not None
+        count = len(operands) - len(self.back.outputs)
+        carry, consts = operands[: self.carried], operands[self.carried : count]
+        cotangents, carries = operands[count:], []
+        try:
+            for number in itertools.count():
+                new = iteration(*carry, *consts)
+                carries.append(carry)
+                carry = new
+        except GuardFailure as failure:
+            self.ends(number, failure)
+        while carries:
+            cotangents = back(*cotangents, *carries.pop(), *consts)
+        return tuple(cotangents)
+
     def __repr__(self) -> str:
+        if self.back is not None:
+            many = f"of {len(self.body.steps)} steps and back of {len(self.back.steps)}"
+            return f"<any number of iterations {many}>"
         many = "any number of" if self.is_open else self.length
         return f"<{many} iterations of {len(self.body.steps)} steps>"
 

@@ -35,22 +35,20 @@ class Kernel(Awaited):
     ----------
     scope, name
         The namespace and name of this object, where the compiled kernel replaces it.
-    source
-        The source of the kernel.
-    rows, threads
-        The number of rows, and of threads.
+    written, threads
+        The kernel, and the number of threads.
     instead
         The function that replaces it.
     """
 
-    __slots__ = ("instead", "name", "rows", "scope", "threads")
+    __slots__ = ("instead", "interruptible", "name", "rows", "scope", "threads")
 
     def __init__(
-        self, scope: dict[str, Any], name: str, source: str, rows: int, threads: int, instead: Call
+        self, scope: dict[str, Any], name: str, written: Written, threads: int, instead: Call
     ) -> None:
-        super().__init__(request_for(source))
-        self.scope, self.name, self.rows, self.threads = scope, name, rows, threads
-        self.instead = instead
+        super().__init__(request_for(written.source))
+        self.scope, self.name, self.threads, self.instead = scope, name, threads, instead
+        self.rows, self.interruptible = written.rows, written.interruptible
         scope[name] = self
         if self.request.address is not None:
             self.install()
@@ -67,15 +65,16 @@ class Kernel(Awaited):
 
     def install(self) -> Call:
         if self.scope[self.name] is self:
-            self.scope[self.name] = native(self.request.wait(), self.rows, self.threads)
+            address = self.request.wait()
+            self.scope[self.name] = native(address, self.rows, self.threads, self.interruptible)
         found: Call = self.scope[self.name]
         return found
 
 
-def native(address: int, rows: int, threads: int) -> Call:
+def native(address: int, rows: int, threads: int, interruptible: bool = False) -> Call:
     """Return a compiled kernel as a function of arrays."""
     if threads == 1:
-        function = function_at(address)
+        function = function_at(address, interruptible)
 
         def run(*arrays: Any) -> None:
             table = array("q", map(id, arrays))
