@@ -37,7 +37,7 @@ from fdbr.compiler.ir.program import (
 
 __all__ = ["write_loop"]
 
-_MOST = 1500  # steps of an iteration: LLVM's compile time grows faster than their number
+_MOST = 4000  # steps of an iteration: LLVM's compile time grows faster than their number
 _LARGEST = 1024  # elements of a value of an iteration
 _OFTEN = 1 << 22  # additions between checks for signals, about a millisecond
 

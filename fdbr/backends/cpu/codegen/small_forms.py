@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from fdbr.backends.cpu.codegen.matrix_forms import MATRIX_FORMS
 from fdbr.backends.cpu.codegen.small_writer import Writer, stored_from
@@ -33,14 +34,12 @@ class Form:
         Return whether a step is supported, given that all its operands and results are small and
         have dtypes that kernels support.
     write
-        Emit the statements.
-    refuses
-        Whether they set ``bad`` to have the operation itself run, because it raises an error.
+        Emit the statements.  They set ``bad`` to have the operation itself run, which raises an
+        error.
     """
 
     fits: Callable[[Instruction], bool]
     write: Callable[[Writer, Instruction], None]
-    refuses: bool = False
 
 
 def _is_copy(step: Instruction) -> bool:
@@ -55,31 +54,56 @@ def _is_copy(step: Instruction) -> bool:
 
 def _is_reduction(step: Instruction) -> bool:
     operand, out = kind_of(step.operands[0]), step.outs[0].kind
+    if step.primitive.facts.fold == "sum" and operand.dtype.kind in "bi":
+        return bool(out.dtype == np.int64)
     if operand.size > _LONGEST * out.size:
         return False
     return bool(operand.dtype == out.dtype and operand.dtype.kind == "f")
 
 
-def _is_lookup(step: Instruction) -> bool:
-    """Return whether a step reads or writes one element for each index of its index arrays."""
-    first, *rest, out = map(kind_of, (*step.operands, *step.outs))
-    if step.primitive is op.GATHER:
-        places, key = rest, step.params["key"]
-        plain = type(key) is tuple and len(key) == len(first.shape) and all(map(_is_slot, key))
-        if not plain or any(place.shape != out.shape for place in places):
-            return False
-    else:
-        values, label = rest
-        places = [label]
-        if len(first.shape) != 2 or not values.shape == label.shape == first.shape[:1]:
-            return False
-        if values.dtype != out.dtype:
-            return False
-    return first.dtype == out.dtype and all(place.dtype.kind == "i" for place in places)
+def _is_of_booleans(step: Instruction) -> bool:
+    return kind_of(step.operands[0]).dtype == step.outs[0].kind.dtype == np.bool_
+
+
+def _is_at_labels(step: Instruction) -> bool:
+    """Return whether a step changes one element in each row of a matrix."""
+    first, values, label, out = map(kind_of, (*step.operands, *step.outs))
+    if len(first.shape) != 2 or not values.shape == label.shape == first.shape[:1]:
+        return False
+    return first.dtype == values.dtype == out.dtype and label.dtype.kind == "i"
+
+
+_VALUES = {op.GATHER: 0, op.SCATTER: 0, op.REPLACE: 1, op.INCREASE: 1, op.ERASE: 0}
+"""The operand with the values at index arrays; the index arrays come after it."""
+
+
+def _is_indexed(step: Instruction) -> bool:
+    """Return whether a step reads or writes elements at index arrays for the leading axes."""
+    primitive, out = step.primitive, step.outs[0].kind
+    kinds = list(map(kind_of, step.operands))
+    values, places = kinds[_VALUES[primitive]], kinds[_VALUES[primitive] + 1 :]
+    whole = step.params["shape"] if primitive is op.SCATTER else kinds[0].shape
+    key = step.params["key"]
+    if type(key) is not tuple or not places or any(p.shape != places[0].shape for p in places):
+        return False
+    if not all(map(_is_slot, key[: len(places)])) or any(map(_is_partial, key[len(places) :])):
+        return False
+    region = (*places[0].shape, *whole[len(places) :])
+    if primitive is op.GATHER:
+        values = out
+    elif out.shape != whole:
+        return False
+    dtypes = {kind.dtype for kind in (kinds[0], values, out)}
+    fits = primitive is op.ERASE or values.shape == region
+    return fits and len(dtypes) == 1 and all(place.dtype.kind == "i" for place in places)
 
 
 def _is_slot(part: Any) -> bool:
     return part is not None and part is not Ellipsis and type(part) not in (int, slice)
+
+
+def _is_partial(part: Any) -> bool:
+    return type(part) is not slice or part != slice(None)
 
 
 def _look(writer: Writer, step: Instruction) -> None:
@@ -91,18 +115,9 @@ def _look(writer: Writer, step: Instruction) -> None:
         writer.copy(found or source, writer.target(out), found is None)
 
 
-def _look_up(writer: Writer, step: Instruction) -> None:
-    source, *rest = map(writer.look, step.operands)
+def _take_at_labels(writer: Writer, step: Instruction) -> None:
+    source, values, labels = map(writer.look, step.operands)
     target = writer.target(step.outs[0])
-    if step.primitive is op.GATHER:
-
-        def taken(at: list[str]) -> list[str]:
-            lines, places = _checked(rest, source.shape, at)
-            return [*lines, stored_from(source, places, target.place(at))]
-
-        writer.loop(target.shape, taken)
-        return
-    values, labels = rest
     writer.copy(source, target)
 
     def changed(at: list[str]) -> list[str]:
@@ -113,13 +128,41 @@ def _look_up(writer: Writer, step: Instruction) -> None:
     writer.loop(labels.shape, changed)
 
 
+def _index(writer: Writer, step: Instruction) -> None:
+    primitive, looks = step.primitive, list(map(writer.look, step.operands))
+    target, source = writer.target(step.outs[0]), looks[0]
+    number = _VALUES[primitive]
+    values, places = looks[number], looks[number + 1 :]
+    array = source if primitive is op.GATHER else target
+    rank = len(places[0].shape)
+    zero = f"{stored(step.outs[0].kind.dtype)}(0)"
+    if primitive is op.SCATTER:
+        writer.loop(target.shape, lambda at: [f"{target.place(at)} = {zero}"])
+    elif primitive is not op.GATHER:
+        writer.copy(source, target)
+
+    def indexed(at: list[str]) -> list[str]:
+        lines, found = _checked(places, array.shape, at[:rank])
+        there = [*found, *at[rank:]]
+        if primitive is op.GATHER:
+            return [*lines, stored_from(source, there, target.place(at))]
+        where = target.place(there)
+        if primitive is op.ERASE:
+            return [*lines, f"{where} = {zero}"]
+        if primitive is op.REPLACE:
+            return [*lines, stored_from(values, at, where)]
+        return [*lines, f"{where} = {where} + {values.at(at, len(at))}"]
+
+    writer.loop((*places[0].shape, *array.shape[len(places) :]), indexed)
+
+
 def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[list[str], list[str]]:
     """Return the statements that read indices into a shape and check their bounds.
 
     Also return the names of the indices, which are in range even if the check fails.
     """
     lines, names = [], []
-    for axis, (look, n) in enumerate(zip(looks, shape, strict=True)):
+    for axis, (look, n) in enumerate(zip(looks, shape, strict=False)):
         name = f"k{axis}"
         lines += [
             f"{name} = i8({look.at(at, len(at))})",
@@ -132,10 +175,10 @@ def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[li
 
 
 def _reduce(writer: Writer, step: Instruction) -> None:
-    name, out = step.primitive.facts.fold, step.outs[0]
+    name, out = step.primitive.facts.fold or step.primitive.name, step.outs[0]
     source = writer.look(step.operands[0])
-    code = source.code
     target = writer.target(out)
+    code = target.code
     axes = frozenset(step.params["axes"])
     count = math.prod(source.shape[axis] for axis in axes)
     kept = [axis for axis in range(len(source.shape)) if axis not in axes]
@@ -143,6 +186,9 @@ def _reduce(writer: Writer, step: Instruction) -> None:
     outer = tuple(source.shape[axis] if axis in kept else 1 for axis in range(len(source.shape)))
     inner = tuple(source.shape[axis] if axis in axes else 1 for axis in range(len(source.shape)))
     begin = {"max": f"{code}(-inf)", "min": f"{code}(inf)"}.get(name, f"{code}(0)")
+
+    if code == "b1":
+        begin = "False"
 
     def body(at: list[str]) -> list[str]:
         lines = [f"t = {begin}", "nan_in = False"]
@@ -153,12 +199,19 @@ def _reduce(writer: Writer, step: Instruction) -> None:
                 indices[axis] = f"j{axis}"
                 indent += "    "
         text = source.at(indices, len(indices))
-        lines.append(f"{indent}t = {_STEPS[name]}(t, {text})")
+        if code == "b1":
+            lines.append(f"{indent}t |= {text if name == 'any' else f'not {text}'}")
+        elif code == "i8":
+            lines.append(f"{indent}t = t + i8({text})")
+        else:
+            lines.append(f"{indent}t = {_STEPS[name]}(t, {text})")
         if name in ("max", "min"):
             lines.append(f"{indent}nan_in |= {text} != {text}")
         terms = [f"{at[axis]} * {strides[axis]}" for axis in kept if at[axis] != "0"]
         where = f"{target.memory}[{' + '.join([*terms, str(target.start)])}]"
         total = f"t / {code}({count})" if name == "mean" else "t"
+        if code == "b1":
+            total = "u1(t)" if name == "any" else "u1(not t)"
         if name in ("max", "min"):
             total = f"select(nan_in, {code}(nan), t)"
         return [*lines, f"{where} = {total}"]
@@ -217,8 +270,10 @@ _FOLD = Form(_is_reduction, _reduce)
 _FORMS: dict[Primitive, Form] = {
     **dict.fromkeys(op.VIEWS, Form(_is_copy, _look)),
     **dict.fromkeys((*op.JOINS, op.UNSLICE), Form(_is_copy, _put_together)),
-    **dict.fromkeys((op.GATHER, op.SUBTRACT_AT_LABELS), Form(_is_lookup, _look_up, refuses=True)),
+    op.SUBTRACT_AT_LABELS: Form(_is_at_labels, _take_at_labels),
+    **dict.fromkeys(_VALUES, Form(_is_indexed, _index)),
     **dict.fromkeys(op.PRODUCTS - {op.AFFINE}, Form(_is_tiny_product, _multiply)),
+    **dict.fromkeys((op.ALL, op.ANY), Form(_is_of_booleans, _reduce)),
     op.PAD_ZEROS: Form(_pads, _put_together),
     **{name: Form(*parts) for name, parts in MATRIX_FORMS.items()},
 }
