@@ -20,6 +20,7 @@ import attrs
 import numpy as np
 
 from fdbr.backends.cpu.codegen.formulas import CODES
+from fdbr.backends.cpu.codegen.small_forms import is_of_numbers, write_number
 from fdbr.backends.cpu.codegen.small_kernels import is_small, loop_weight, write_step, written
 from fdbr.backends.cpu.codegen.small_writer import Writer
 from fdbr.backends.cpu.codegen.written import Written, stored
@@ -95,8 +96,6 @@ def _fits(step: Instruction, loop: Loop) -> bool:
             return False
         if not kind.is_number and not issubclass(kind.type, np.ndarray | np.generic):
             return False
-    if any(kind.is_number for kind in made):
-        return False
     if not all(kind_of(operand).size for operand in (*step.operands, *step.outs)):
         return False
     return all(_is_part(part, loop) for part in _parts(loop))
@@ -107,7 +106,7 @@ def _is_part(part: Any, loop: Loop) -> bool:
     if type(part) is Guard:
         return part.index == loop.until and type(part.operand) is Variable and part.question is bool
     inner = loop_of(part)
-    return is_small(part) if inner is None else _fits(part, inner)
+    return is_small(part) or is_of_numbers(part) if inner is None else _fits(part, inner)
 
 
 class _Kernel:
@@ -205,10 +204,12 @@ class _Kernel:
                 continue
             assert type(part) is Instruction
             inner = loop_of(part)
-            if inner is None:
-                write_step(writer, part)
-            else:
+            if inner is not None:
                 self.loop(part, inner)
+            elif is_of_numbers(part):
+                write_number(writer, part)
+            else:
+                write_step(writer, part)
         return head
 
     def _repeat(self, loop: Loop, number: int, head: list[str] | None, body: list[str]) -> None:
@@ -225,6 +226,8 @@ class _Kernel:
         elif loop.lasts:  # values of a last iteration that there may not be
             head.append(f"bad |= ({index} == 0) & (not {goes_on})")
         head.append(f"{goes_on} = {goes_on} & (not stopped)")
+        if any("bad |=" in line for line in (*head, *body)):
+            body = [*body, "stopped = stopped | bad"]  # the results are not used
         body = [*body, f"{index} = {index} + 1", *self._checked(loop, index)]
         writer.lines += [f"{index} = i8(0)", f"{goes_on} = not stopped", f"while {goes_on}:"]
         writer.lines += _indented([*head, f"if {goes_on}:", *_indented(body)])

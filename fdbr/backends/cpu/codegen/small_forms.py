@@ -7,17 +7,18 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.backends.cpu.codegen.matrix_forms import MATRIX_FORMS
 from fdbr.backends.cpu.codegen.small_writer import Writer, stored_from
-from fdbr.backends.cpu.codegen.written import stored
+from fdbr.backends.cpu.codegen.written import literal, stored
 from fdbr.backends.cpu.exec.views import Look, looked, sliced, steps_of
 from fdbr.compiler.ir import op
-from fdbr.compiler.ir.program import Instruction, kind_of
+from fdbr.compiler.ir.program import Instruction, Variable, kind_of
 from fdbr.compiler.ir.subarrays import placed
 from fdbr.compiler.passes.rules.views import view_of
 from fdbr.core.primitive import Primitive
 
-__all__ = ["Form", "form_of"]
+__all__ = ["Form", "form_of", "is_of_numbers", "write_number"]
 
 _LONGEST = 256  # elements up to which a sequential sum is as accurate as NumPy's pairwise one
 _TINY = 256  # multiplications up to which a BLAS call costs more than the product
@@ -176,10 +177,12 @@ def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[li
 
 def _reduce(writer: Writer, step: Instruction) -> None:
     name, out = step.primitive.facts.fold or step.primitive.name, step.outs[0]
+    if step.primitive is op.SUM_OF_ROWS:
+        name = "sum"
     source = writer.look(step.operands[0])
     target = writer.target(out)
     code = target.code
-    axes = frozenset(step.params["axes"])
+    axes = frozenset(step.params.get("axes", (0,)))
     count = math.prod(source.shape[axis] for axis in axes)
     kept = [axis for axis in range(len(source.shape)) if axis not in axes]
     strides = dict(zip(kept, steps_of(tuple(source.shape[a] for a in kept)), strict=True))
@@ -266,6 +269,55 @@ def _multiply(writer: Writer, step: Instruction) -> None:
     writer.loop(target.shape, body)
 
 
+_INFIX = {
+    **{op.ADD: "+", op.SUBTRACT: "-", op.MULTIPLY: "*"},
+    **{op.LESS: "<", op.LESS_EQUAL: "<=", op.GREATER: ">", op.GREATER_EQUAL: ">="},
+    **{op.EQUAL: "==", op.NOT_EQUAL: "!="},
+}
+_OVERFLOWS = {
+    "+": "(({0} ^ {2}) & ({1} ^ {2})) < 0",
+    "-": "(({0} ^ {1}) & ({0} ^ {2})) < 0",
+    "*": f"(abs({{0}}) >= {1 << 31}) | (abs({{1}}) >= {1 << 31})",
+}
+"""Conditions under which a result of integers may not be the exact one, which Python computes."""
+
+
+def is_of_numbers(step: Any) -> bool:
+    """Return whether a step computes a Python number that a loop's kernel can compute."""
+    if type(step) is not Instruction or step.primitive not in _INFIX or len(step.outs) != 1:
+        return False
+    *kinds, out = map(kind_of, (*step.operands, *step.outs))
+    if not all(kind.type in (int, float) for kind in kinds):
+        return False
+    if step.primitive in op.COMPARISONS:  # Python does not round integers for comparisons
+        return out.type is bool and len({kind.type for kind in kinds}) == 1
+    return out.type in (int, float)
+
+
+def write_number(writer: Writer, step: Instruction) -> None:
+    """Emit the statements of a step of Python numbers."""
+    sign, code = _INFIX[step.primitive], CODES[step.outs[0].kind.dtype]
+    kinds = list(map(kind_of, step.operands))
+    given = [
+        writer.look(x).at([], 0) if type(x) is Variable else literal(x, CODES[kind.dtype])
+        for x, kind in zip(step.operands, kinds, strict=True)
+    ]
+    whole = all(kind.type is int for kind in kinds)
+    target = writer.target(step.outs[0]).place([])
+    if code != "b1" and not whole:
+        given = [f"f8({text})" for text in given]
+    names = [f"x{i}" for i in range(len(given))]
+    writer.lines += [f"{name} = {text}" for name, text in zip(names, given, strict=True)]
+    result = f"{names[0]} {sign} {names[1]}"
+    if code == "b1":
+        writer.lines.append(f"{target} = u1({result})")
+        return
+    writer.lines.append(f"x2 = {result}")
+    if whole:
+        writer.lines.append(f"bad |= {_OVERFLOWS[sign].format(*names, 'x2')}")
+    writer.lines.append(f"{target} = x2")
+
+
 _FOLD = Form(_is_reduction, _reduce)
 _FORMS: dict[Primitive, Form] = {
     **dict.fromkeys(op.VIEWS, Form(_is_copy, _look)),
@@ -273,6 +325,7 @@ _FORMS: dict[Primitive, Form] = {
     op.SUBTRACT_AT_LABELS: Form(_is_at_labels, _take_at_labels),
     **dict.fromkeys(_VALUES, Form(_is_indexed, _index)),
     **dict.fromkeys(op.PRODUCTS - {op.AFFINE}, Form(_is_tiny_product, _multiply)),
+    op.SUM_OF_ROWS: _FOLD,
     **dict.fromkeys((op.ALL, op.ANY), Form(_is_of_booleans, _reduce)),
     op.PAD_ZEROS: Form(_pads, _put_together),
     **{name: Form(*parts) for name, parts in MATRIX_FORMS.items()},

@@ -112,9 +112,8 @@ class Natives:
         if loop is not None and self.form(step) is None:
             return self._is_native_loop(step, loop)
         if (form := self.form(step)) is not None:
-            return not form.interruptible and (
-                form.rows == 1 or form.rows * form.weight < WORTH
-            )
+            alone = form.interruptible or any(out.kind.is_number for out in step.outs)
+            return not alone and (form.rows == 1 or form.rows * form.weight < WORTH)
         if is_look(step):
             return True
         return self.products and self._is_simple(step, whole)
