@@ -200,9 +200,7 @@ def _open_loop(
 def _renamed(step: Instruction, names: dict[Any, Any]) -> Instruction:
     """Return a step that reads other variables."""
     operands = tuple([names.get(x, x) if is_variable(x) else x for x in step.operands])
-    return Instruction(
-        step.primitive, operands, step.params, step.outs, step.several, step.remat
-    )
+    return Instruction(step.primitive, operands, step.params, step.outs, step.several, step.remat)
 
 
 def _folded(

@@ -188,6 +188,9 @@ def test_integers_that_no_machine_word_holds_are_exact() -> None:
     jitted = fdbr.jit(f, reproducible=True)
     for count in (0, 5, 50, 200):
         assert jitted(count) == (count, 3**count)
+    g = fdbr.jit(lambda n: fdbr.while_loop(lambda c: c > 7, lambda c: c - n, n), reproducible=True)
+    assert g(8) == 0
+    assert g(1 << 70) == 0
 
 
 def test_an_index_out_of_bounds_raises_the_error_of_python() -> None:

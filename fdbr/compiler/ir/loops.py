@@ -133,12 +133,12 @@ class Loop:
         carry, consts = operands[: self.carried], operands[self.carried : count]
         cotangents, carries = operands[count:], []
         try:
-            for number in itertools.count():
+            while True:
                 new = iteration(*carry, *consts)
                 carries.append(carry)
                 carry = new
         except GuardFailure as failure:
-            self.ends(number, failure)
+            self.ends(len(carries), failure)
         while carries:
             cotangents = back(*cotangents, *carries.pop(), *consts)
         return tuple(cotangents)
@@ -251,7 +251,9 @@ def guards_in(steps: Iterable[Step]) -> list[int]:
 def is_guarded(step: Step) -> bool:
     """Return whether a step is a guard, or a loop that contains guards which can fail."""
     loop = loop_of(step)
-    return type(step) is Guard or (loop is not None and any(map(is_guarded, _steps_that_fail(loop))))
+    return type(step) is Guard or (
+        loop is not None and any(map(is_guarded, _steps_that_fail(loop)))
+    )
 
 
 def _steps_that_fail(loop: Loop) -> Iterator[Step]:

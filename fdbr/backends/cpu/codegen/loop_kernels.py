@@ -2,12 +2,13 @@
 
 The carry is kept in the memory of its final value.  Pointers advance to the rows that an iteration
 reads and writes.  The trip count and the first rows are read from an array, so loops of other
-lengths use the same kernel.  A loop that a guard ends evaluates it in machine code; a loop inside of
-a body is a loop inside of the kernel.
+lengths use the same kernel.  A loop that a guard ends evaluates it in machine code, and a loop in
+a body is a loop in the kernel.
 
-Nothing bounds the number of iterations of a loop that a guard ends.  So its kernel releases CPython's
-lock, and about every millisecond takes it and checks for signals, like Python's own loops; if a
-signal's handler raises an error, all such loops end, and the kernel's caller raises the error.
+Nothing bounds the number of iterations of a loop that a guard ends.  So its kernel releases
+CPython's lock, and about every millisecond acquires it and checks for signals, as Python's own
+loops do.  If a signal's handler raises an error, all such loops end, and the kernel's caller raises
+the error.
 """
 
 import ctypes
@@ -42,7 +43,7 @@ _MOST = 4000  # steps of an iteration: LLVM's compile time grows faster than the
 _LARGEST = 1024  # elements of a value of an iteration
 _OFTEN = 1 << 22  # additions between checks for signals, about a millisecond
 
-# What a kernel does before and after it works without CPython's lock, and in between.
+# A kernel works without CPython's lock between these statements.
 _RELEASED = "thread_state = called(numbers[0])"
 _ACQUIRED = "called(numbers[1], thread_state)"
 _FUNCTIONS = (
@@ -300,6 +301,7 @@ class _Log:
         self.row = sum(-(-size // 8) * 8 for size in sizes)
 
     def begun(self) -> list[str]:
+        """Return the statements that begin without memory."""
         return [f"{self.memory} = i8(0)", f"{self.capacity} = i8(0)"]
 
     def grown(self) -> list[str]:
@@ -318,8 +320,8 @@ class _Log:
         """Return the statements that point to the row of an iteration."""
         # The memory is that of no array, but no other access overlaps it.
         return [
-            f"{look.memory} = within(numbers, {self.memory} + {self.index} * {self.row} + {offset}, "
-            f"{stored(_DTYPES[look.code])}(0))"
+            f"{look.memory} = within(numbers, {self.memory} + {self.index} * {self.row} "
+            f"+ {offset}, {stored(_DTYPES[look.code])}(0))"
             for look, offset in zip(self.looks, self.offsets, strict=True)
         ]
 
@@ -332,6 +334,7 @@ class _Log:
         return found
 
     def ended(self) -> list[str]:
+        """Return the statements that free the memory."""
         return [f"called(numbers[4], {self.memory})"]
 
 

@@ -270,9 +270,15 @@ def _multiply(writer: Writer, step: Instruction) -> None:
 
 
 _INFIX = {
-    **{op.ADD: "+", op.SUBTRACT: "-", op.MULTIPLY: "*"},
-    **{op.LESS: "<", op.LESS_EQUAL: "<=", op.GREATER: ">", op.GREATER_EQUAL: ">="},
-    **{op.EQUAL: "==", op.NOT_EQUAL: "!="},
+    op.ADD: "+",
+    op.SUBTRACT: "-",
+    op.MULTIPLY: "*",
+    op.LESS: "<",
+    op.LESS_EQUAL: "<=",
+    op.GREATER: ">",
+    op.GREATER_EQUAL: ">=",
+    op.EQUAL: "==",
+    op.NOT_EQUAL: "!=",
 }
 _OVERFLOWS = {
     "+": "(({0} ^ {2}) & ({1} ^ {2})) < 0",

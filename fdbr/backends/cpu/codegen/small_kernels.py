@@ -121,4 +121,3 @@ def _elementwise(writer: Writer, step: Instruction) -> None:
         return [*lines, store(target.place(at), text, out.kind.dtype)]
 
     writer.loop(target.shape, body)
-

@@ -22,7 +22,7 @@ from fdbr.compiler.ir.blocks import in_blocks, unlocked
 from fdbr.compiler.ir.program import Instruction, is_variable, kind_of
 from fdbr.ops.declare.user_reductions import Combine, reduce_states
 
-__all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "otherwise"]
+__all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "otherwise", "word_of"]
 
 Call = Callable[..., None]
 """A function of the operands and the outputs of a kernel."""
@@ -122,6 +122,20 @@ def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Ca
                 _put(output, next(found), next(given), threads)
 
     return call
+
+
+def word_of(number: int) -> Any:
+    """Return a Python integer as an array without axes.
+
+    Raises
+    ------
+    RefusedError
+        If the array's dtype does not hold it.
+    """
+    try:
+        return np.asarray(number, np.int64)
+    except OverflowError:
+        raise RefusedError from None
 
 
 def _put_over(array: Any, result: Any) -> None:

@@ -48,9 +48,7 @@ def method(code: int) -> Callable[..., Any]:
     return made
 
 
-def function_at(
-    kernel: int, interruptible: bool = False
-) -> Callable[[int, int, int, int], None]:
+def function_at(kernel: int, interruptible: bool = False) -> Callable[[int, int, int, int], None]:
     """Return a kernel as a function of its table, its first row, the row after the last, and 0.
 
     An ``interruptible`` one is called with CPython's lock, and raises the error that it leaves.
