@@ -30,6 +30,8 @@ EXPRESSIONS = [
     lambda a, b, i: ops.at(a * 0.5)[i * 0].set(b[0]),
     lambda a, b, i: ops.at(a * 0.5)[i * 0].add(ops.sin(b[0])),
     lambda a, b, i: ops.stack([a, b])[i * 0 + 1] * 0.75,
+    lambda a, b, i: a[ops.argmax(b)] * 0.5 + b[i % len(b)],
+    lambda a, b, i: a / (1 + ops.linalg.vector_norm(b)) + i // 2,
 ]
 
 CONDITIONS = [
@@ -212,6 +214,38 @@ def test_a_counted_loop_computes_with_its_numbers() -> None:
 
     assert is_kernel(compared(f, np.float64(0.5)))
     assert is_kernel(compared(f, np.array(0.5)))
+
+
+VALUES = [
+    np.array([1.0, np.nan, 3.0, np.nan]),
+    np.array([2.0, 2.0, -1.0, -1.0]),
+    np.array([[3, -1, 3], [0, 5, -1]]),
+    np.array([[False, True], [False, False]]),
+    np.array([[0.5, -0.0], [0.0, 0.5]], np.float32),
+]
+
+
+@settings(max_examples=10)
+@given(st.sampled_from(VALUES), st.sampled_from([None, 0, -1]))
+def test_extremes_are_found_where_numpy_finds_them(x: Any, axis: int | None) -> None:
+    def f(x: Any) -> Any:
+        body = lambda i, c: c * 7 + ops.argmax(x, axis=axis) - 3 * ops.argmin(x, axis=axis)
+        return fdbr.fori_loop(0, 2, body, 0 * ops.argmax(x, axis=axis))
+
+    assert is_kernel(compared(f, x))
+
+
+def test_integers_are_divided_as_numpy_divides_them() -> None:
+    def f(n: Any, m: Any) -> Any:
+        body = lambda c: (c[0] + 1, c[1] * 3 // m + c[0] % 4 - (-c[1]) // 5 % m)
+        return fdbr.while_loop(lambda c: c[0] < 9, body, (0, n))
+
+    jitted = fdbr.jit(f, reproducible=True)
+    with np.errstate(all="ignore"):
+        for n in (5, -17, 0):
+            for m in (3, -7, 1, -1, 0):
+                assert jitted(np.int64(n), np.int64(m)) == f(np.int64(n), np.int64(m))
+    assert is_kernel(jitted)
 
 
 def endless(x: Any) -> Any:

@@ -177,7 +177,7 @@ def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[li
 
 def _reduce(writer: Writer, step: Instruction) -> None:
     name, out = step.primitive.facts.fold or step.primitive.name, step.outs[0]
-    if step.primitive is op.SUM_OF_ROWS:
+    if step.primitive in (op.SUM_OF_ROWS, op.EUCLIDEAN):
         name = "sum"
     source = writer.look(step.operands[0])
     target = writer.target(out)
@@ -207,12 +207,15 @@ def _reduce(writer: Writer, step: Instruction) -> None:
         elif code == "i8":
             lines.append(f"{indent}t = t + i8({text})")
         else:
-            lines.append(f"{indent}t = {_STEPS[name]}(t, {text})")
+            term = f"{text} * {text}" if step.primitive is op.EUCLIDEAN else text
+            lines.append(f"{indent}t = {_STEPS[name]}(t, {term})")
         if name in ("max", "min"):
             lines.append(f"{indent}nan_in |= {text} != {text}")
         terms = [f"{at[axis]} * {strides[axis]}" for axis in kept if at[axis] != "0"]
         where = f"{target.memory}[{' + '.join([*terms, str(target.start)])}]"
         total = f"t / {code}({count})" if name == "mean" else "t"
+        if step.primitive is op.EUCLIDEAN:
+            total = "sqrt(t)"
         if code == "b1":
             total = "u1(t)" if name == "any" else "u1(not t)"
         if name in ("max", "min"):
@@ -220,6 +223,72 @@ def _reduce(writer: Writer, step: Instruction) -> None:
         return [*lines, f"{where} = {total}"]
 
     writer.loop(outer, body)
+
+
+def _is_search(step: Instruction) -> bool:
+    axis = step.params["axis"]
+    return axis is None or type(axis) is int
+
+
+def _search(writer: Writer, step: Instruction) -> None:
+    """Emit the search for the first largest or smallest elements; NaN is both."""
+    source, out = writer.look(step.operands[0]), step.outs[0]
+    target, rank, axis = writer.target(out), len(source.shape), step.params["axis"]
+    axes = range(rank) if axis is None else [axis % rank]
+    sign = ">" if step.primitive is op.ARGMAX else "<"
+    outer = tuple([1 if i in axes else n for i, n in enumerate(source.shape)])
+    places = steps_of(outer)
+
+    def body(at: list[str]) -> list[str]:
+        lines = ["k = i8(0)", "n = i8(0)"]
+        indices, indent = list(at), ""
+        for i in axes:
+            indices[i] = "0"
+        numbers = (
+            f"i8({source.at(indices, rank)})" if source.code == "b1" else source.at(indices, rank)
+        )
+        lines.append(f"best = {numbers}")
+        for i in axes:
+            indices[i] = f"j{i}"
+            lines.append(f"{indent}for j{i} in range({source.shape[i]}):")
+            indent += "    "
+        text = source.at(indices, rank)
+        lines += [
+            f"{indent}x = {f'i8({text})' if source.code == 'b1' else text}",
+            f"{indent}better = (x {sign} best) | ((x != x) & (best == best))",
+            f"{indent}k = select(better, n, k)",
+            f"{indent}best = select(better, x, best)",
+            f"{indent}n = n + 1",
+        ]
+        terms = [f"{i} * {n}" for i, n in zip(at, places, strict=True) if i != "0"]
+        return [*lines, f"{target.memory}[{' + '.join([*terms, str(target.start)])}] = k"]
+
+    writer.loop(outer, body)
+
+
+def _is_division(step: Instruction) -> bool:
+    """Return whether a step divides integers with a remainder, in machine words."""
+    kinds = [kind_of(value) for value in (*step.operands, *step.outs)]
+    return all(kind.dtype == np.int64 for kind in kinds)
+
+
+def _divide(writer: Writer, step: Instruction) -> None:
+    """Emit divisions; where NumPy warns, the operation itself is run."""
+    a, b = map(writer.look, step.operands)
+    target = writer.target(step.outs[0])
+    sign = _DIVISIONS[step.primitive]
+
+    def body(at: list[str]) -> list[str]:
+        return [
+            f"x = i8({a.at(at, len(at))})",
+            f"y = i8({b.at(at, len(at))})",
+            "fine = (y != 0) & (y != -1)",
+            "bad |= not fine",
+            "y = select(fine, y, i8(1))",
+            f"{target.place(at)} = x {sign} y",
+        ]
+
+    writer.loop(target.shape, body)
 
 
 def _put_together(writer: Writer, step: Instruction) -> None:
@@ -269,6 +338,7 @@ def _multiply(writer: Writer, step: Instruction) -> None:
     writer.loop(target.shape, body)
 
 
+_DIVISIONS = {op.FLOOR_DIVIDE: "//", op.REMAINDER: "%"}
 _INFIX = {
     op.ADD: "+",
     op.SUBTRACT: "-",
@@ -290,7 +360,11 @@ _OVERFLOWS = {
 
 def is_of_numbers(step: Any) -> bool:
     """Return whether a step computes a Python number that a loop's kernel can compute."""
-    if type(step) is not Instruction or step.primitive not in _INFIX or len(step.outs) != 1:
+    if type(step) is not Instruction or len(step.outs) != 1:
+        return False
+    if step.primitive in _DIVISIONS:
+        return _is_division(step)
+    if step.primitive not in _INFIX:
         return False
     *kinds, out = map(kind_of, (*step.operands, *step.outs))
     if not all(kind.type in (int, float) for kind in kinds):
@@ -302,6 +376,9 @@ def is_of_numbers(step: Any) -> bool:
 
 def write_number(writer: Writer, step: Instruction) -> None:
     """Emit the statements of a step of Python numbers."""
+    if step.primitive in _DIVISIONS:
+        _divide(writer, step)
+        return
     sign, code = _INFIX[step.primitive], CODES[step.outs[0].kind.dtype]
     kinds = list(map(kind_of, step.operands))
     given = [
@@ -324,6 +401,7 @@ def write_number(writer: Writer, step: Instruction) -> None:
     writer.lines.append(f"{target} = x2")
 
 
+_DIVISION = Form(_is_division, _divide)
 _FOLD = Form(_is_reduction, _reduce)
 _FORMS: dict[Primitive, Form] = {
     **dict.fromkeys(op.VIEWS, Form(_is_copy, _look)),
@@ -331,7 +409,8 @@ _FORMS: dict[Primitive, Form] = {
     op.SUBTRACT_AT_LABELS: Form(_is_at_labels, _take_at_labels),
     **dict.fromkeys(_VALUES, Form(_is_indexed, _index)),
     **dict.fromkeys(op.PRODUCTS - {op.AFFINE}, Form(_is_tiny_product, _multiply)),
-    op.SUM_OF_ROWS: _FOLD,
+    **dict.fromkeys((op.EUCLIDEAN, op.SUM_OF_ROWS), _FOLD),
+    **dict.fromkeys((op.ARGMAX, op.ARGMIN), Form(_is_search, _search)),
     **dict.fromkeys((op.ALL, op.ANY), Form(_is_of_booleans, _reduce)),
     op.PAD_ZEROS: Form(_pads, _put_together),
     **{name: Form(*parts) for name, parts in MATRIX_FORMS.items()},
@@ -341,4 +420,6 @@ _FORMS: dict[Primitive, Form] = {
 
 def form_of(step: Instruction) -> Form | None:
     """Return the code generator of a step that is not elementwise, or `None`."""
+    if step.primitive in _DIVISIONS and step.outs[0].kind.dtype.kind == "i":
+        return _DIVISION
     return _FOLD if step.primitive.facts.fold else _FORMS.get(step.primitive)
