@@ -22,6 +22,7 @@ from fdbr.compiler.ir.program import (
     Kind,
     Program,
     Variable,
+    has_effect,
     is_variable,
     kind_of,
 )
@@ -259,9 +260,10 @@ def _program_of(body: Body) -> tuple[Program, list[Any]] | None:
 
 
 def _plain(program: Program) -> tuple[Program, list[Any]] | None:
-    """Return a body without the markers of transformations; `None` if it states derivatives.
+    """Return a body without the markers of transformations.
 
-    Arrays in the body become inputs after the others.
+    The result is `None` if it states derivatives, or communicates.  Arrays in the body become
+    inputs after the others.
     """
     names: dict[Any, Any] = {}
     arrays: dict[int, tuple[Any, Variable]] = {}
@@ -276,7 +278,7 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
 
     steps: list[Instruction] = []
     for step in program.steps:
-        if not isinstance(step, Instruction) or step.primitive is CALL:
+        if not isinstance(step, Instruction) or step.primitive is CALL or has_effect(step):
             return None
         operands = tuple(map(renamed, step.operands))
         if step.primitive is STOP:
