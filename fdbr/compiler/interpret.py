@@ -136,8 +136,11 @@ def function_of(step: Instruction) -> Callable[..., Any]:
 
 def _looped(loop: Loop) -> Callable[..., Any]:
     """Return the function that runs a loop, whose body may have kernels."""
-    iteration = stepwise(loop.body.inputs, unfused(loop.body.steps), loop.body.outputs)
-    return lambda *operands, **_: loop.iterations(iteration, operands)
+    iteration, *back = [
+        stepwise(program.inputs, unfused(program.steps), program.outputs)
+        for program in loop.programs
+    ]
+    return lambda *operands, **_: loop.iterations(iteration, operands, *back)
 
 
 def is_direct(step: Instruction) -> bool:

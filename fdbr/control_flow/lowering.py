@@ -1,40 +1,65 @@
-"""Lowering of scans to the loops of compiled programs.
+"""Lowering of scans and while loops to the loops of compiled programs.
 
-During capture a scan is one step, because transformations may still be applied to it.  When its
-program is compiled none are left, so its body becomes the body of a loop like those that are rolled
-from Python's loops.
+During capture such a loop is one step, because transformations may still be applied to it.  When
+its program is compiled none are left, so its body becomes the body of a loop like those that are
+rolled from Python's loops.  The condition of a while loop becomes a guard, which ends the loop when
+it fails.
 """
 
+import contextlib
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+import numpy as np
+
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import LOOP, LOWERED, Loop, stack_kind
-from fdbr.compiler.ir.program import Instruction, Kind, Program, Variable, is_variable, kind_of
-from fdbr.control_flow.body_tracing import STOP
+from fdbr.compiler.ir.program import (
+    Guard,
+    Instruction,
+    Kind,
+    Program,
+    Variable,
+    has_effect,
+    is_variable,
+    kind_of,
+)
+from fdbr.compiler.ir.python_numbers import apply
+from fdbr.control_flow.body_tracing import STOP, Body
+from fdbr.control_flow.operands import scalar
 from fdbr.control_flow.scan_rules import SCAN, Scan
+from fdbr.control_flow.while_rules import BACK, WHILE, While
 from fdbr.transforms.custom_call import CALL
 
-__all__ = ["loop_of_scan"]
+__all__ = ["loop_of_pullback", "loop_of_scan", "loop_of_while"]
 
 
 def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
     """Return the steps of a scan as a loop; `None` if an iteration changes the avals of values."""
     scan: Scan = step.params["scan"]
-    found = _plain(scan.body.program)
+    found = _program_of(scan.body)
     if found is None:
         return None
     program, arrays = found
     base, carry, xs, consts = scan.split(step.operands)
     numbers, starts, rows, rest = scan.split(program.inputs)
-    consts = [*consts, *arrays]
+    before: list[Instruction] = []
+    carry = _like(carry, starts, before)
+    consts = [*_like(consts, rest, before), *arrays]
     pairs = [*zip(carry, starts, strict=True), *zip(consts, rest, strict=True)]
-    pairs += zip(program.outputs[: scan.carried], starts, strict=True)
+    after: list[Instruction] = []
+    outputs = (
+        *_like(program.outputs[: scan.carried], starts, after),
+        *program.outputs[scan.carried :],
+    )
+    pairs += zip(outputs[: scan.carried], starts, strict=True)
     if any(kind_of(value) != variable.kind for value, variable in pairs):
         return None
-    if not all(map(is_variable, program.outputs)) or not all(map(_is_row, xs, rows)):
+    if not all(map(is_variable, outputs)) or not all(map(_is_row, xs, rows)):
         return None
-    read = {v for part in program.steps for v in part.reads} | set(program.outputs)
+    read = {v for part in program.steps for v in part.reads} | set(outputs)
     data: list[Sequence[Any]] = []
     if read.isdisjoint(numbers):
         numbers = []
@@ -44,7 +69,8 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
         data = [[base[0] + scan.numbers[index] for index in scan.order]]
         if kind_of(data[0][0]) != numbers[0].kind:
             return None
-    body = Program(program.name, (*starts, *rows, *numbers, *rest), program.steps, program.outputs)
+    steps, numbers = _folded([*program.steps, *after], numbers, data)
+    body = Program(program.name, (*starts, *rows, *numbers, *rest), steps, outputs)
     direction = (scan.length - 1, -1) if scan.reverse else (0, 1)
     directions = (direction,) * len(rows)
     loop = Loop(body, scan.length, scan.carried, 0, directions, tuple(data))
@@ -56,15 +82,188 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
     iterations = Instruction(
         LOOP, (*carry, *xs, *consts), {"loop": loop}, (*last, *made), True, step.remat
     )
-    return iterations, *(
-        _reversed(a, b, step.remat) for a, b in zip(made, stacks, strict=True) if a is not b
+    return (
+        *before,
+        iterations,
+        *(_reversed(a, b, step.remat) for a, b in zip(made, stacks, strict=True) if a is not b),
     )
 
 
-def _plain(program: Program) -> tuple[Program, list[Any]] | None:
-    """Return a body without the markers of transformations; `None` if it states derivatives.
+def loop_of_while(step: Instruction) -> tuple[Instruction, ...] | None:
+    """Return the steps of a while loop as a loop; `None` if its avals or its condition are fixed.
 
-    Arrays in the body become inputs after the others.
+    An iteration must not change the avals of values, and the condition must depend on values.
+    """
+    loop: While = step.params["loop"]
+    before: list[Instruction] = []
+    made = _open_loop(loop, step.operands, before)
+    if made is None:
+        return None
+    operands, params = made
+    if [out.kind for out in step.outs] != [v.kind for v in params.body.inputs[: loop.carried]]:
+        return None
+    return (
+        *before,
+        Instruction(LOOP, operands, {"loop": params}, step.outs, True, step.remat),
+    )
+
+
+def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
+    """Return the steps of a while loop's pullback as a loop that runs back over its iterations.
+
+    The result is `None` if the pullback of an iteration has not run, or for the loops that
+    `loop_of_while` leaves.
+    """
+    loop: While = step.params["loop"]
+    wanted: tuple[bool, ...] = step.params["wanted"]
+    values, cotangents = step.operands[: len(wanted)], list(step.operands[len(wanted) :])
+    before: list[Instruction] = []
+    made = _open_loop(loop, values, before)
+    consts = loop.takes(values)[1]
+    own = wanted[loop.carried : loop.carried + len(consts)]
+    pullback = loop.body.back.get(tuple(own))
+    found = None if pullback is None else _program_of(pullback)
+    if made is None or pullback is None or found is None:
+        return None
+    operands, params = made
+    program, arrays = found
+    kinds = [kind_of(value) for value, one in zip(consts, own, strict=True) if one]
+    cotangents += map(_zeros, kinds)  # the sums
+    count, shared = len(cotangents), loop.carried + len(consts)
+    targets, point = list(program.inputs[:count]), program.inputs[count:]
+    cotangents = _like(cotangents, targets, before)
+    more = [*_like(pullback.found, point[shared:], before), *arrays]
+    after: list[Instruction] = []
+    results = _like(program.outputs, targets, after)
+    for out in step.outs[len(step.outs) - sum(wanted[shared:]) :]:
+        # Only the condition takes the operand, so it has no derivative.
+        cotangents.append(_zeros(out.kind))
+        targets.append(Variable(out.kind))
+        results.append(targets[-1])
+    inner, old = params.body, params.body.inputs
+    unread = [Variable(v.kind) for v in old[shared:]]
+    inputs = (*targets, *point[:shared], *unread, *point[shared:])
+    back = Program(program.name, inputs, (*program.steps, *after), tuple(results))
+    inputs = (*old, *(Variable(v.kind) for v in point[shared:]))
+    body = Program(inner.name, inputs, inner.steps, inner.outputs)
+    inexact = [v.kind.dtype.kind in "fc" for v in old[: loop.carried]]
+    kept = [one for one, moves in zip(wanted, inexact, strict=False) if moves]
+    new = iter(step.outs)
+    outs = [next(new) if one else Variable(v.kind) for one, v in zip(kept, targets, strict=False)]
+    outs += new
+    given = (*operands, *more, *cotangents)
+    kinds = [v.kind for v in targets]
+    if not (
+        list(map(kind_of, given)) == [*(v.kind for v in body.inputs), *kinds]
+        and [v.kind for v in back.inputs[len(targets) :]] == [v.kind for v in body.inputs]
+        and kinds == list(map(kind_of, results)) == [v.kind for v in outs]
+    ):
+        return None
+    params = attrs.evolve(params, body=body, back=back)
+    return *before, Instruction(LOOP, given, {"loop": params}, tuple(outs), True, step.remat)
+
+
+def _zeros(kind: Kind) -> Any:
+    """Return zeros of an aval."""
+    zeros = np.zeros(kind.shape, kind.dtype)
+    return zeros if kind.is_array else zeros[()]
+
+
+def _open_loop(
+    loop: While, operands: Sequence[Any], before: list[Instruction]
+) -> tuple[tuple[Any, ...], Loop] | None:
+    """Return the operands and the parameter of a while loop as a loop."""
+    found = [_program_of(body) for body in loop.bodies]
+    if found[0] is None or found[1] is None:
+        return None
+    (cond, asked_arrays), (body, arrays) = found
+    carry, consts, asked = loop.takes(operands)
+    starts, rest = body.inputs[: loop.carried], body.inputs[loop.carried :]
+    own = cond.inputs[loop.carried :]
+    carry = _like(carry, starts, before)
+    consts = [*_like(consts, rest, before), *arrays, *_like(asked, own, before), *asked_arrays]
+    (outcome,) = cond.outputs
+    names: dict[Any, Any] = dict(zip(cond.inputs, (*starts, *own), strict=True))
+    head = [_renamed(part, names) for part in cond.steps]
+    guard = Guard(names.get(outcome, outcome), bool, True, 0)
+    inputs = (*body.inputs, *own)
+    pairs = [*zip((*carry, *consts), inputs, strict=True)]
+    after: list[Instruction] = []
+    outputs = tuple(_like(body.outputs, starts, after))
+    pairs += zip(outputs, starts, strict=True)
+    pairs += zip(cond.inputs[: loop.carried], starts, strict=True)
+    if not is_variable(outcome) or any(kind_of(a) != variable.kind for a, variable in pairs):
+        return None
+    whole = Program(body.name, inputs, (*head, guard, *body.steps, *after), outputs)
+    return (*carry, *consts), Loop(whole, 1, loop.carried, 0, (), (), until=0)
+
+
+def _renamed(step: Instruction, names: dict[Any, Any]) -> Instruction:
+    """Return a step that reads other variables."""
+    operands = tuple([names.get(x, x) if is_variable(x) else x for x in step.operands])
+    return Instruction(step.primitive, operands, step.params, step.outs, step.several, step.remat)
+
+
+def _folded(
+    steps: Sequence[Instruction], numbers: Sequence[Variable], data: list[Sequence[Any]]
+) -> tuple[tuple[Instruction, ...], list[Variable]]:
+    """Compute the Python numbers that depend on the integer of an iteration alone.
+
+    They are added to the constants of iterations.  Return the other steps, and the variables of
+    these constants.
+    """
+    known = dict(zip(numbers, data, strict=True))
+    left: list[Instruction] = []
+    for step in steps:
+        given = [known.get(x, itertools.repeat(x)) for x in step.operands]
+        found: list[Any] | None = None
+        if known and step.outs[0].kind.is_number and all(x in known for x in step.reads):
+            with contextlib.suppress(ArithmeticError, ValueError):  # an iteration raises it
+                rows = zip(range(len(data[0])), *given, strict=False)
+                found = [apply(step.primitive, row, dict(step.params)) for _, *row in rows]
+        if found is None:
+            left.append(step)
+        else:
+            known[step.outs[0]] = found
+    read = {v for step in left for v in step.reads}
+    kept = [v for v in known if v in read or v in numbers]
+    data[:] = [known[v] for v in kept]
+    return tuple(left), kept
+
+
+def _like(
+    values: Sequence[Any], inputs: Sequence[Variable], before: list[Instruction]
+) -> list[Any]:
+    """Return operands of a loop as its body takes them: arrays without axes as scalars.
+
+    The steps that convert them are appended to ``before``.
+    """
+    found: list[Any] = []
+    for value, variable in zip(values, inputs, strict=False):
+        if not is_variable(value):
+            value = scalar(value)
+        elif variable.kind.is_scalar and value.kind.is_array and not value.kind.shape:
+            whole, value = value, Variable(variable.kind)
+            before.append(Instruction(op.SLICE, (whole,), {"key": ()}, (value,)))
+        found.append(value)
+    return found
+
+
+def _program_of(body: Body) -> tuple[Program, list[Any]] | None:
+    """Return a body without the markers of transformations, and the arrays in it as more inputs.
+
+    A body that states derivatives is replaced by what was recorded when it ran; the result is
+    `None` if it has not run.
+    """
+    found = _plain(body.program)
+    return _plain(body.captured()) if found is None and body.has_run else found
+
+
+def _plain(program: Program) -> tuple[Program, list[Any]] | None:
+    """Return a body without the markers of transformations.
+
+    The result is `None` if it states derivatives, or communicates.  Arrays in the body become
+    inputs after the others.
     """
     names: dict[Any, Any] = {}
     arrays: dict[int, tuple[Any, Variable]] = {}
@@ -79,7 +278,7 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
 
     steps: list[Instruction] = []
     for step in program.steps:
-        if not isinstance(step, Instruction) or step.primitive is CALL:
+        if not isinstance(step, Instruction) or step.primitive is CALL or has_effect(step):
             return None
         operands = tuple(map(renamed, step.operands))
         if step.primitive is STOP:
@@ -114,3 +313,5 @@ def _reversed(stack: Variable, out: Variable, remat: int) -> Instruction:
 
 
 LOWERED[SCAN] = loop_of_scan
+LOWERED[WHILE] = loop_of_while
+LOWERED[BACK] = loop_of_pullback

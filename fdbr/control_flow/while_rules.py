@@ -23,7 +23,7 @@ from fdbr.transforms.jvp import jvp
 from fdbr.transforms.vjp import vjp
 from fdbr.transforms.vmap import BatchTrace, BatchTracer, on_batch
 
-__all__ = ["While", "apply"]
+__all__ = ["BACK", "WHILE", "While", "apply"]
 
 Leaves = Sequence[Any]
 Function = Callable[[list[Any]], list[Any]]
@@ -110,7 +110,7 @@ class While:
 
 def apply(loop: While, operands: Leaves) -> tuple[Any, ...]:
     """The last carry, on operands that may be traced."""
-    outs: tuple[Any, ...] = _WHILE.apply(*operands, loop=loop)
+    outs: tuple[Any, ...] = WHILE.apply(*operands, loop=loop)
     return outs
 
 
@@ -160,7 +160,7 @@ def _reverse(trace: Trace, values: Leaves, mine: Sequence[bool], loop: While) ->
             for ct, out in zip(cotangents, outs, strict=True)
             if is_inexact(out)
         ]
-        return list(_BACK.apply(*values, *derivatives, loop=loop, wanted=wanted))
+        return list(BACK.apply(*values, *derivatives, loop=loop, wanted=wanted))
 
     return outs, vjp_of_loop
 
@@ -370,9 +370,9 @@ def _batch_back(
         for s, had, i in zip(values[count:], mine[count:], active, strict=True)
     ]
     wanted = (*wanted, *(False for _ in new.found))
-    found = _BACK.apply(*given, *derivatives, loop=new, wanted=wanted)
+    found = BACK.apply(*given, *derivatives, loop=new, wanted=wanted)
     return found, [True] * len(found)
 
 
-_WHILE = Step("while_loop", _run, _unrolled, reverse=_reverse, forward=_forward, batch=_batch)
-_BACK = Step("while_loop_vjp", _run_back, _unrolled_back, batch=_batch_back)
+WHILE = Step("while_loop", _run, _unrolled, reverse=_reverse, forward=_forward, batch=_batch)
+BACK = Step("while_loop_vjp", _run_back, _unrolled_back, batch=_batch_back)

@@ -273,8 +273,6 @@ class Code:
         """Run the passes, and generate code."""
         start = time.perf_counter()
         program, steps = self.program, len(self.program.steps)
-        for body in self._loop_bodies if waits else ():
-            body.finish()
         try:
             program = _run_passes(program, self._passes)
             with _naming_part("the generation of code"):
@@ -283,6 +281,9 @@ class Code:
             self._keep_interpreting(error)
             return
         self.program, self.optimised = program, True
+        self._loop_bodies = _loop_bodies(program)
+        for body in self._loop_bodies if waits else ():
+            body.finish()
         self.sources, self.memory = code.sources, code.memory
         self._refuses = code.refuses
         self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
@@ -442,12 +443,18 @@ def _run_passes_on_body(step: Any, passes: Sequence[Callable[[Program], Program]
     loop = loop_of(step)
     if loop is None:
         return step
-    params = {"loop": attrs.evolve(loop, body=_run_passes(loop.body, passes))}
+    back = loop.back and _run_passes(loop.back, passes)
+    params = {"loop": attrs.evolve(loop, body=_run_passes(loop.body, passes), back=back)}
     return Instruction(LOOP, step.operands, params, step.outs, step.several, step.remat)
 
 
 def _loop_bodies(program: Program) -> list[Any]:
-    """Return the bodies of a program's loops, which are `Code` themselves."""
-    steps = [step for step in program.steps if isinstance(step, Instruction)]
-    values = [value for step in steps for value in step.params.values()]
-    return [body for value in values for body in getattr(value, "bodies", ())]
+    """Return the bodies of loops that are not lowered, which are `Code` themselves."""
+    found: list[Any] = []
+    for step in program.steps:
+        loop = loop_of(step)
+        for inner in () if loop is None else loop.programs:
+            found += _loop_bodies(inner)
+        values = step.params.values() if isinstance(step, Instruction) else ()
+        found += [body for value in values for body in getattr(value, "bodies", ())]
+    return found

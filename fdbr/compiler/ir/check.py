@@ -7,6 +7,7 @@ from fdbr.compiler.ir.loops import guards_in, loop_of, stack_kind
 from fdbr.compiler.ir.program import (
     Fused,
     Instruction,
+    Kind,
     Program,
     Small,
     Step,
@@ -89,6 +90,9 @@ def _check_loop(step: Step, where: str) -> None:
     _require(all(len(values) == loop.length for values in loop.data), f"{where} lacks data")
     given = [kind_of(operand) for operand in step.operands]
     taken = [variable.kind for variable in body.inputs]
+    if loop.back is not None:
+        _check_back(step, loop.back, given, taken[first:], where)
+        return
     whole = [*taken[:first], *taken[data:]]
     _require(whole == [*given[:first], *given[second:]], f"{where} takes other avals than it gets")
     made = list(map(kind_of, body.outputs))
@@ -97,6 +101,18 @@ def _check_loop(step: Step, where: str) -> None:
     _require(made[:first] == taken[:first], f"{where} carries other avals than it takes")
     made[kept:] = [stack_kind(kind, loop.length) for kind in made[kept:]]
     _require(made == [out.kind for out in step.outs], f"{where} makes other avals than it says")
+
+
+def _check_back(
+    step: Instruction, back: Program, given: list[Kind], consts: list[Kind], where: str
+) -> None:
+    """Check the pullback of an iteration of a loop."""
+    check(back)
+    made, count = list(map(kind_of, back.outputs)), len(given) - len(back.outputs)
+    taken = [variable.kind for variable in back.inputs]
+    _require(made == given[count:] == [out.kind for out in step.outs], f"{where} makes other avals")
+    _require(taken == [*made, *given[:count]], f"{where} goes back over other avals than it gets")
+    _require(given[len(given) - len(made) - len(consts) : count] == consts, f"{where} takes others")
 
 
 def _check_kernel(step: Fused | Small, where: str) -> None:

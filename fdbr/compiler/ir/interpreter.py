@@ -34,7 +34,8 @@ def interpret(program: Program, leaves: Sequence[Any]) -> list[Any]:
         operands = tuple(map(value, step.operands))
         loop = loop_of(step)
         if loop is not None:
-            out = loop.iterations(functools.partial(_iteration, loop.body), operands)
+            body, *back = [functools.partial(_iteration, program) for program in loop.programs]
+            out = loop.iterations(body, operands, *back)
         else:
             out = apply(step.primitive, operands, dict(step.params))
         values.update(zip(step.outs, out if step.several else (out,), strict=True))

@@ -32,7 +32,8 @@ __all__ = [
 class Loop:
     """The parameter of a loop step, whose operands are ``(*carry, *arrays, *consts)``.
 
-    Its results are those of the body; results of each iteration are stacked.
+    Its results are those of the body; results of each iteration are stacked.  The operands of a
+    loop that runs ``back`` end with cotangents, and its results are cotangents.
 
     Attributes
     ----------
@@ -53,6 +54,10 @@ class Loop:
     until
         `None`, or the number of the guard in the body that ends the loop when it fails: then the
         results are those of the iteration before, and ``length`` is that of the captured run.
+    back
+        `None`, or the pullback of an iteration, from ``(*cotangents, *carry, *consts)`` to
+        cotangents.  Then the carry of each iteration is kept, and the pullbacks of the iterations
+        follow, from the last to the first.
     """
 
     body: Program
@@ -64,6 +69,12 @@ class Loop:
     guard: int = 0
     guards: int = 0
     until: int | None = None
+    back: Program | None = None
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The body, and the pullback of an iteration if there is one."""
+        return (self.body,) if self.back is None else (self.body, self.back)
 
     @property
     def is_open(self) -> bool:
@@ -79,8 +90,15 @@ class Loop:
         if failure.index != self.until or (self.lasts and not iteration):
             raise self.failure(iteration, failure) from None
 
-    def iterations(self, iteration: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, ...]:
-        """Run the loop; ``iteration`` runs the body."""
+    def iterations(
+        self,
+        iteration: Callable[..., Any],
+        operands: Sequence[Any],
+        back: Callable[..., Any] | None = None,
+    ) -> tuple[Any, ...]:
+        """Run the loop; ``iteration`` runs the body, and ``back`` the pullback of an iteration."""
+        if back is not None:
+            return self._back(iteration, operands, back)
         first, second = self.carried, self.carried + len(self.rows)
         carry, arrays, consts = operands[:first], operands[first:second], operands[second:]
         kinds = [variable.kind for variable in self.body.inputs[first:second]]
@@ -106,7 +124,29 @@ class Loop:
                 stack[number] = part
         return (*outs[:kept], *stacks)
 
+    def _back(
+        self, iteration: Callable[..., Any], operands: Sequence[Any], back: Callable[..., Any]
+    ) -> tuple[Any, ...]:
+        """Run the iterations, and their pullbacks from the last to the first."""
+        assert self.back is not None
+        count = len(operands) - len(self.back.outputs)
+        carry, consts = operands[: self.carried], operands[self.carried : count]
+        cotangents, carries = operands[count:], []
+        try:
+            while True:
+                new = iteration(*carry, *consts)
+                carries.append(carry)
+                carry = new
+        except GuardFailure as failure:
+            self.ends(len(carries), failure)
+        while carries:
+            cotangents = back(*cotangents, *carries.pop(), *consts)
+        return tuple(cotangents)
+
     def __repr__(self) -> str:
+        if self.back is not None:
+            many = f"of {len(self.body.steps)} steps and back of {len(self.back.steps)}"
+            return f"<any number of iterations {many}>"
         many = "any number of" if self.is_open else self.length
         return f"<{many} iterations of {len(self.body.steps)} steps>"
 
@@ -192,13 +232,13 @@ def loop_of(step: Step) -> Loop | None:
 
 
 def guards_in(steps: Iterable[Step]) -> list[int]:
-    """Return the numbers of the guards among steps, including those in loops."""
+    """Return the numbers of the guards among steps that can fail, including those in loops."""
     found: list[int] = []
     for step in steps:
         loop = loop_of(step)
         if type(step) is Guard:
             found.append(step.index)
-        elif loop is not None and (inside := guards_in(loop.body.steps)):
+        elif loop is not None and (inside := guards_in(_steps_that_fail(loop))):
             iterations = range(loop.length)
             found += [
                 loop.guard + iteration * loop.guards + index
@@ -209,9 +249,19 @@ def guards_in(steps: Iterable[Step]) -> list[int]:
 
 
 def is_guarded(step: Step) -> bool:
-    """Return whether a step is a guard, or a loop that contains guards."""
+    """Return whether a step is a guard, or a loop that contains guards which can fail."""
     loop = loop_of(step)
-    return type(step) is Guard or (loop is not None and any(map(is_guarded, loop.body.steps)))
+    return type(step) is Guard or (
+        loop is not None and any(map(is_guarded, _steps_that_fail(loop)))
+    )
+
+
+def _steps_that_fail(loop: Loop) -> Iterator[Step]:
+    """Yield the steps of a loop's body, without a guard that only ends the loop."""
+    ends = loop.is_open and not loop.lasts
+    for step in loop.body.steps:
+        if not (ends and type(step) is Guard and step.index == loop.until):
+            yield step
 
 
 def loops(program: Program) -> Iterator[tuple[Instruction, Loop]]:

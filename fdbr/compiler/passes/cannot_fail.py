@@ -57,7 +57,7 @@ def _is_certain(step: Step, backend: Backend) -> bool:
         return False
     loop = loop_of(step)
     if loop is not None:
-        return not uncertain_steps(loop.body.steps, backend)
+        return not any(uncertain_steps(program.steps, backend) for program in loop.programs)
     parts = (step,) if isinstance(step, Instruction) else step.steps  # type: ignore[union-attr]
     return all(
         part.primitive.facts.total

@@ -1,4 +1,4 @@
-"""Every size by which the CPU's library chooses is in one place, with a program that measures it."""
+"""Every size by which the CPU's library chooses has a program that measures it."""
 
 import re
 from pathlib import Path

@@ -80,6 +80,13 @@ def take(builder: Builder, table: Value, index: Value) -> Value:
     return Value("i8", builder.add(f"atomicrmw add ptr {counter}, i64 1 monotonic"))
 
 
+@intrinsic
+def called(builder: Builder, address: Value, *args: Value) -> Value:
+    """Call the C function of integers at an address; the result is an integer."""
+    given = ", ".join([builder.cast(arg, "i8").typed for arg in args])
+    return Value("i8", builder.add(f"call i64 {builder.pointer(address)}({given})"))
+
+
 NAMES = {
     "data": data,
     "stride": stride,
@@ -89,5 +96,6 @@ NAMES = {
     "take": take,
     "address": address,
     "at": at,
+    "called": called,
 }
 """The names of the kernel language."""

@@ -9,12 +9,21 @@ from fdbr.compiler.ir.loops import Loop, is_guarded, row_of
 __all__ = ["loop_lines"]
 
 
-def loop_lines(writer: Any, step: Any, loop: Loop, run: Callable[..., Any]) -> list[str]:
-    """Return the statements that run a loop; ``run`` computes one iteration."""
+def loop_lines(
+    writer: Any, step: Any, loop: Loop, run: Callable[..., Any], *back: Callable[..., Any]
+) -> list[str]:
+    """Return the statements that run a loop.
+
+    ``run`` computes one iteration, and ``back`` its pullback if the loop runs back.
+    """
     first, second = loop.carried, loop.carried + len(loop.rows)
     kept = loop.carried + loop.lasts
     given = list(map(writer.operand, step.operands))
     outs = list(map(writer.variable, step.outs))
+    if back:
+        runs = [writer.constant(one, "f") for one in (run, *back)]
+        text = f"({runs[0]}, ({', '.join(given)},), {runs[1]})"
+        return [f"{', '.join(outs)}, = {writer.constant(loop, 'l')}.iterations{text}"]
     lines = [f"{out} = {value}" for out, value in zip(outs, given[:first], strict=False)]
     for out, variable in zip(outs[kept:], step.outs[kept:], strict=True):
         dtype = writer.constant(variable.kind.dtype, "d")

@@ -334,16 +334,16 @@ def _moved(step: Instruction) -> tuple[int, int]:
     return max(0, -offset), max(0, offset)
 
 
-MATRIX_FORMS: dict[Primitive, tuple[Any, Any, bool]] = {
-    op.SOLVE: (_fits, _write_solve, True),
-    op.INV: (_fits, _write_solve, True),
-    op.DET: (_has_determinant, _write_determinant, True),
-    op.COFACTORS: (_has_cofactors, _write_cofactors, False),
-    op.CHOLESKY: (_fits, _write_cholesky, True),
-    op.SUBSTITUTE: (_fits, _write_substitution, True),
-    op.HALF_TRIANGLE: (_fits, _write_half, False),
-    op.TRIANGLE: (_is_part, _write_triangle, False),
-    op.DIAGONAL: (_is_part, _write_diagonal, False),
-    op.EMBED_DIAGONAL: (_is_part, _write_embedded, False),
+MATRIX_FORMS: dict[Primitive, tuple[Any, Any]] = {
+    op.SOLVE: (_fits, _write_solve),
+    op.INV: (_fits, _write_solve),
+    op.DET: (_has_determinant, _write_determinant),
+    op.COFACTORS: (_has_cofactors, _write_cofactors),
+    op.CHOLESKY: (_fits, _write_cholesky),
+    op.SUBSTITUTE: (_fits, _write_substitution),
+    op.HALF_TRIANGLE: (_fits, _write_half),
+    op.TRIANGLE: (_is_part, _write_triangle),
+    op.DIAGONAL: (_is_part, _write_diagonal),
+    op.EMBED_DIAGONAL: (_is_part, _write_embedded),
 }
-"""By the names of primitives: which steps fit, what writes them, and whether they set ``bad``."""
+"""By the names of primitives: which steps fit, and what writes them."""

@@ -5,18 +5,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
+from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.backends.cpu.codegen.matrix_forms import MATRIX_FORMS
 from fdbr.backends.cpu.codegen.small_writer import Writer, stored_from
-from fdbr.backends.cpu.codegen.written import stored
+from fdbr.backends.cpu.codegen.written import literal, stored
 from fdbr.backends.cpu.exec.views import Look, looked, sliced, steps_of
 from fdbr.compiler.ir import op
-from fdbr.compiler.ir.program import Instruction, kind_of
+from fdbr.compiler.ir.program import Instruction, Variable, kind_of
 from fdbr.compiler.ir.subarrays import placed
 from fdbr.compiler.passes.rules.views import view_of
 from fdbr.core.primitive import Primitive
 
-__all__ = ["Form", "form_of"]
+__all__ = ["Form", "form_of", "is_of_numbers", "write_number"]
 
 _LONGEST = 256  # elements up to which a sequential sum is as accurate as NumPy's pairwise one
 _TINY = 256  # multiplications up to which a BLAS call costs more than the product
@@ -33,14 +35,12 @@ class Form:
         Return whether a step is supported, given that all its operands and results are small and
         have dtypes that kernels support.
     write
-        Emit the statements.
-    refuses
-        Whether they set ``bad`` to have the operation itself run, because it raises an error.
+        Emit the statements.  They set ``bad`` to have the operation itself run, which raises an
+        error.
     """
 
     fits: Callable[[Instruction], bool]
     write: Callable[[Writer, Instruction], None]
-    refuses: bool = False
 
 
 def _is_copy(step: Instruction) -> bool:
@@ -55,31 +55,56 @@ def _is_copy(step: Instruction) -> bool:
 
 def _is_reduction(step: Instruction) -> bool:
     operand, out = kind_of(step.operands[0]), step.outs[0].kind
+    if step.primitive.facts.fold == "sum" and operand.dtype.kind in "bi":
+        return bool(out.dtype == np.int64)
     if operand.size > _LONGEST * out.size:
         return False
     return bool(operand.dtype == out.dtype and operand.dtype.kind == "f")
 
 
-def _is_lookup(step: Instruction) -> bool:
-    """Return whether a step reads or writes one element for each index of its index arrays."""
-    first, *rest, out = map(kind_of, (*step.operands, *step.outs))
-    if step.primitive is op.GATHER:
-        places, key = rest, step.params["key"]
-        plain = type(key) is tuple and len(key) == len(first.shape) and all(map(_is_slot, key))
-        if not plain or any(place.shape != out.shape for place in places):
-            return False
-    else:
-        values, label = rest
-        places = [label]
-        if len(first.shape) != 2 or not values.shape == label.shape == first.shape[:1]:
-            return False
-        if values.dtype != out.dtype:
-            return False
-    return first.dtype == out.dtype and all(place.dtype.kind == "i" for place in places)
+def _is_of_booleans(step: Instruction) -> bool:
+    return kind_of(step.operands[0]).dtype == step.outs[0].kind.dtype == np.bool_
+
+
+def _is_at_labels(step: Instruction) -> bool:
+    """Return whether a step changes one element in each row of a matrix."""
+    first, values, label, out = map(kind_of, (*step.operands, *step.outs))
+    if len(first.shape) != 2 or not values.shape == label.shape == first.shape[:1]:
+        return False
+    return first.dtype == values.dtype == out.dtype and label.dtype.kind == "i"
+
+
+_VALUES = {op.GATHER: 0, op.SCATTER: 0, op.REPLACE: 1, op.INCREASE: 1, op.ERASE: 0}
+"""The operand with the values at index arrays; the index arrays come after it."""
+
+
+def _is_indexed(step: Instruction) -> bool:
+    """Return whether a step reads or writes elements at index arrays for the leading axes."""
+    primitive, out = step.primitive, step.outs[0].kind
+    kinds = list(map(kind_of, step.operands))
+    values, places = kinds[_VALUES[primitive]], kinds[_VALUES[primitive] + 1 :]
+    whole = step.params["shape"] if primitive is op.SCATTER else kinds[0].shape
+    key = step.params["key"]
+    if type(key) is not tuple or not places or any(p.shape != places[0].shape for p in places):
+        return False
+    if not all(map(_is_slot, key[: len(places)])) or any(map(_is_partial, key[len(places) :])):
+        return False
+    region = (*places[0].shape, *whole[len(places) :])
+    if primitive is op.GATHER:
+        values = out
+    elif out.shape != whole:
+        return False
+    dtypes = {kind.dtype for kind in (kinds[0], values, out)}
+    fits = primitive is op.ERASE or values.shape == region
+    return fits and len(dtypes) == 1 and all(place.dtype.kind == "i" for place in places)
 
 
 def _is_slot(part: Any) -> bool:
     return part is not None and part is not Ellipsis and type(part) not in (int, slice)
+
+
+def _is_partial(part: Any) -> bool:
+    return type(part) is not slice or part != slice(None)
 
 
 def _look(writer: Writer, step: Instruction) -> None:
@@ -91,18 +116,9 @@ def _look(writer: Writer, step: Instruction) -> None:
         writer.copy(found or source, writer.target(out), found is None)
 
 
-def _look_up(writer: Writer, step: Instruction) -> None:
-    source, *rest = map(writer.look, step.operands)
+def _take_at_labels(writer: Writer, step: Instruction) -> None:
+    source, values, labels = map(writer.look, step.operands)
     target = writer.target(step.outs[0])
-    if step.primitive is op.GATHER:
-
-        def taken(at: list[str]) -> list[str]:
-            lines, places = _checked(rest, source.shape, at)
-            return [*lines, stored_from(source, places, target.place(at))]
-
-        writer.loop(target.shape, taken)
-        return
-    values, labels = rest
     writer.copy(source, target)
 
     def changed(at: list[str]) -> list[str]:
@@ -113,13 +129,41 @@ def _look_up(writer: Writer, step: Instruction) -> None:
     writer.loop(labels.shape, changed)
 
 
+def _index(writer: Writer, step: Instruction) -> None:
+    primitive, looks = step.primitive, list(map(writer.look, step.operands))
+    target, source = writer.target(step.outs[0]), looks[0]
+    number = _VALUES[primitive]
+    values, places = looks[number], looks[number + 1 :]
+    array = source if primitive is op.GATHER else target
+    rank = len(places[0].shape)
+    zero = f"{stored(step.outs[0].kind.dtype)}(0)"
+    if primitive is op.SCATTER:
+        writer.loop(target.shape, lambda at: [f"{target.place(at)} = {zero}"])
+    elif primitive is not op.GATHER:
+        writer.copy(source, target)
+
+    def indexed(at: list[str]) -> list[str]:
+        lines, found = _checked(places, array.shape, at[:rank])
+        there = [*found, *at[rank:]]
+        if primitive is op.GATHER:
+            return [*lines, stored_from(source, there, target.place(at))]
+        where = target.place(there)
+        if primitive is op.ERASE:
+            return [*lines, f"{where} = {zero}"]
+        if primitive is op.REPLACE:
+            return [*lines, stored_from(values, at, where)]
+        return [*lines, f"{where} = {where} + {values.at(at, len(at))}"]
+
+    writer.loop((*places[0].shape, *array.shape[len(places) :]), indexed)
+
+
 def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[list[str], list[str]]:
     """Return the statements that read indices into a shape and check their bounds.
 
     Also return the names of the indices, which are in range even if the check fails.
     """
     lines, names = [], []
-    for axis, (look, n) in enumerate(zip(looks, shape, strict=True)):
+    for axis, (look, n) in enumerate(zip(looks, shape, strict=False)):
         name = f"k{axis}"
         lines += [
             f"{name} = i8({look.at(at, len(at))})",
@@ -132,17 +176,22 @@ def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[li
 
 
 def _reduce(writer: Writer, step: Instruction) -> None:
-    name, out = step.primitive.facts.fold, step.outs[0]
+    name, out = step.primitive.facts.fold or step.primitive.name, step.outs[0]
+    if step.primitive in (op.SUM_OF_ROWS, op.EUCLIDEAN):
+        name = "sum"
     source = writer.look(step.operands[0])
-    code = source.code
     target = writer.target(out)
-    axes = frozenset(step.params["axes"])
+    code = target.code
+    axes = frozenset(step.params.get("axes", (0,)))
     count = math.prod(source.shape[axis] for axis in axes)
     kept = [axis for axis in range(len(source.shape)) if axis not in axes]
     strides = dict(zip(kept, steps_of(tuple(source.shape[a] for a in kept)), strict=True))
     outer = tuple(source.shape[axis] if axis in kept else 1 for axis in range(len(source.shape)))
     inner = tuple(source.shape[axis] if axis in axes else 1 for axis in range(len(source.shape)))
     begin = {"max": f"{code}(-inf)", "min": f"{code}(inf)"}.get(name, f"{code}(0)")
+
+    if code == "b1":
+        begin = "False"
 
     def body(at: list[str]) -> list[str]:
         lines = [f"t = {begin}", "nan_in = False"]
@@ -153,17 +202,93 @@ def _reduce(writer: Writer, step: Instruction) -> None:
                 indices[axis] = f"j{axis}"
                 indent += "    "
         text = source.at(indices, len(indices))
-        lines.append(f"{indent}t = {_STEPS[name]}(t, {text})")
+        if code == "b1":
+            lines.append(f"{indent}t |= {text if name == 'any' else f'not {text}'}")
+        elif code == "i8":
+            lines.append(f"{indent}t = t + i8({text})")
+        else:
+            term = f"{text} * {text}" if step.primitive is op.EUCLIDEAN else text
+            lines.append(f"{indent}t = {_STEPS[name]}(t, {term})")
         if name in ("max", "min"):
             lines.append(f"{indent}nan_in |= {text} != {text}")
         terms = [f"{at[axis]} * {strides[axis]}" for axis in kept if at[axis] != "0"]
         where = f"{target.memory}[{' + '.join([*terms, str(target.start)])}]"
         total = f"t / {code}({count})" if name == "mean" else "t"
+        if step.primitive is op.EUCLIDEAN:
+            total = "sqrt(t)"
+        if code == "b1":
+            total = "u1(t)" if name == "any" else "u1(not t)"
         if name in ("max", "min"):
             total = f"select(nan_in, {code}(nan), t)"
         return [*lines, f"{where} = {total}"]
 
     writer.loop(outer, body)
+
+
+def _is_search(step: Instruction) -> bool:
+    axis = step.params["axis"]
+    return axis is None or type(axis) is int
+
+
+def _search(writer: Writer, step: Instruction) -> None:
+    """Emit the search for the first largest or smallest elements; NaN is both."""
+    source, out = writer.look(step.operands[0]), step.outs[0]
+    target, rank, axis = writer.target(out), len(source.shape), step.params["axis"]
+    axes = range(rank) if axis is None else [axis % rank]
+    sign = ">" if step.primitive is op.ARGMAX else "<"
+    outer = tuple([1 if i in axes else n for i, n in enumerate(source.shape)])
+    places = steps_of(outer)
+
+    def body(at: list[str]) -> list[str]:
+        lines = ["k = i8(0)", "n = i8(0)"]
+        indices, indent = list(at), ""
+        for i in axes:
+            indices[i] = "0"
+        numbers = (
+            f"i8({source.at(indices, rank)})" if source.code == "b1" else source.at(indices, rank)
+        )
+        lines.append(f"best = {numbers}")
+        for i in axes:
+            indices[i] = f"j{i}"
+            lines.append(f"{indent}for j{i} in range({source.shape[i]}):")
+            indent += "    "
+        text = source.at(indices, rank)
+        lines += [
+            f"{indent}x = {f'i8({text})' if source.code == 'b1' else text}",
+            f"{indent}better = (x {sign} best) | ((x != x) & (best == best))",
+            f"{indent}k = select(better, n, k)",
+            f"{indent}best = select(better, x, best)",
+            f"{indent}n = n + 1",
+        ]
+        terms = [f"{i} * {n}" for i, n in zip(at, places, strict=True) if i != "0"]
+        return [*lines, f"{target.memory}[{' + '.join([*terms, str(target.start)])}] = k"]
+
+    writer.loop(outer, body)
+
+
+def _is_division(step: Instruction) -> bool:
+    """Return whether a step divides integers with a remainder, in machine words."""
+    kinds = [kind_of(value) for value in (*step.operands, *step.outs)]
+    return all(kind.dtype == np.int64 for kind in kinds)
+
+
+def _divide(writer: Writer, step: Instruction) -> None:
+    """Emit divisions; where NumPy warns, the operation itself is run."""
+    a, b = map(writer.look, step.operands)
+    target = writer.target(step.outs[0])
+    sign = _DIVISIONS[step.primitive]
+
+    def body(at: list[str]) -> list[str]:
+        return [
+            f"x = i8({a.at(at, len(at))})",
+            f"y = i8({b.at(at, len(at))})",
+            "fine = (y != 0) & (y != -1)",
+            "bad |= not fine",
+            "y = select(fine, y, i8(1))",
+            f"{target.place(at)} = x {sign} y",
+        ]
+
+    writer.loop(target.shape, body)
 
 
 def _put_together(writer: Writer, step: Instruction) -> None:
@@ -213,12 +338,80 @@ def _multiply(writer: Writer, step: Instruction) -> None:
     writer.loop(target.shape, body)
 
 
+_DIVISIONS = {op.FLOOR_DIVIDE: "//", op.REMAINDER: "%"}
+_INFIX = {
+    op.ADD: "+",
+    op.SUBTRACT: "-",
+    op.MULTIPLY: "*",
+    op.LESS: "<",
+    op.LESS_EQUAL: "<=",
+    op.GREATER: ">",
+    op.GREATER_EQUAL: ">=",
+    op.EQUAL: "==",
+    op.NOT_EQUAL: "!=",
+}
+_OVERFLOWS = {
+    "+": "(({0} ^ {2}) & ({1} ^ {2})) < 0",
+    "-": "(({0} ^ {1}) & ({0} ^ {2})) < 0",
+    "*": f"(abs({{0}}) >= {1 << 31}) | (abs({{1}}) >= {1 << 31})",
+}
+"""Conditions under which a result of integers may not be the exact one, which Python computes."""
+
+
+def is_of_numbers(step: Any) -> bool:
+    """Return whether a step computes a Python number that a loop's kernel can compute."""
+    if type(step) is not Instruction or len(step.outs) != 1:
+        return False
+    if step.primitive in _DIVISIONS:
+        return _is_division(step)
+    if step.primitive not in _INFIX:
+        return False
+    *kinds, out = map(kind_of, (*step.operands, *step.outs))
+    if not all(kind.type in (int, float) for kind in kinds):
+        return False
+    if step.primitive in op.COMPARISONS:  # Python does not round integers for comparisons
+        return out.type is bool and len({kind.type for kind in kinds}) == 1
+    return out.type in (int, float)
+
+
+def write_number(writer: Writer, step: Instruction) -> None:
+    """Emit the statements of a step of Python numbers."""
+    if step.primitive in _DIVISIONS:
+        _divide(writer, step)
+        return
+    sign, code = _INFIX[step.primitive], CODES[step.outs[0].kind.dtype]
+    kinds = list(map(kind_of, step.operands))
+    given = [
+        writer.look(x).at([], 0) if type(x) is Variable else literal(x, CODES[kind.dtype])
+        for x, kind in zip(step.operands, kinds, strict=True)
+    ]
+    whole = all(kind.type is int for kind in kinds)
+    target = writer.target(step.outs[0]).place([])
+    if code != "b1" and not whole:
+        given = [f"f8({text})" for text in given]
+    names = [f"x{i}" for i in range(len(given))]
+    writer.lines += [f"{name} = {text}" for name, text in zip(names, given, strict=True)]
+    result = f"{names[0]} {sign} {names[1]}"
+    if code == "b1":
+        writer.lines.append(f"{target} = u1({result})")
+        return
+    writer.lines.append(f"x2 = {result}")
+    if whole:
+        writer.lines.append(f"bad |= {_OVERFLOWS[sign].format(*names, 'x2')}")
+    writer.lines.append(f"{target} = x2")
+
+
+_DIVISION = Form(_is_division, _divide)
 _FOLD = Form(_is_reduction, _reduce)
 _FORMS: dict[Primitive, Form] = {
     **dict.fromkeys(op.VIEWS, Form(_is_copy, _look)),
     **dict.fromkeys((*op.JOINS, op.UNSLICE), Form(_is_copy, _put_together)),
-    **dict.fromkeys((op.GATHER, op.SUBTRACT_AT_LABELS), Form(_is_lookup, _look_up, refuses=True)),
+    op.SUBTRACT_AT_LABELS: Form(_is_at_labels, _take_at_labels),
+    **dict.fromkeys(_VALUES, Form(_is_indexed, _index)),
     **dict.fromkeys(op.PRODUCTS - {op.AFFINE}, Form(_is_tiny_product, _multiply)),
+    **dict.fromkeys((op.EUCLIDEAN, op.SUM_OF_ROWS), _FOLD),
+    **dict.fromkeys((op.ARGMAX, op.ARGMIN), Form(_is_search, _search)),
+    **dict.fromkeys((op.ALL, op.ANY), Form(_is_of_booleans, _reduce)),
     op.PAD_ZEROS: Form(_pads, _put_together),
     **{name: Form(*parts) for name, parts in MATRIX_FORMS.items()},
 }
@@ -227,4 +420,6 @@ _FORMS: dict[Primitive, Form] = {
 
 def form_of(step: Instruction) -> Form | None:
     """Return the code generator of a step that is not elementwise, or `None`."""
+    if step.primitive in _DIVISIONS and step.outs[0].kind.dtype.kind == "i":
+        return _DIVISION
     return _FOLD if step.primitive.facts.fold else _FORMS.get(step.primitive)

@@ -18,7 +18,7 @@ from fdbr.backends.cpu.codegen.written import Output, Written, literal, store, s
 from fdbr.backends.cpu.exec.views import Look, merged
 from fdbr.compiler.ir.program import Instruction, Small, Variable, kind_of
 
-__all__ = ["is_plain_loop", "is_small", "loop_weight", "write_small", "write_step"]
+__all__ = ["is_plain_loop", "is_small", "loop_weight", "write_small", "write_step", "written"]
 
 _MOST = 1024  # elements of the largest array that counts as small
 
@@ -56,9 +56,14 @@ def write_small(small: Small, lying: Callable[[Variable], Look | None] | None = 
     writer = Writer(small, lying)
     for step in small.steps:
         write_step(writer, step)
-    for code in writer.scratch:
+    return written(writer, loop_weight(small.steps))
+
+
+def written(writer: Writer, weight: int) -> Written:
+    """Return the kernel of a writer's statements; it has one row."""
+    for code, size in writer.scratch.items():
         dtype = next(d for d, name in CODES.items() if name == code)
-        writer.outputs.append(Output(None, (writer.scratch[code],), dtype, False, 1))
+        writer.outputs.append(Output(None, (size,), dtype, False, 1))
     scratch = [f"s_{code}" for code in writer.scratch]
     names = [name for name, _ in writer.inputs.values()]
     count = len(writer.outputs) - len(scratch)
@@ -69,16 +74,15 @@ def write_small(small: Small, lying: Callable[[Variable], Look | None] | None = 
         f"{name} = data(table, {i}, {stored(dtype)}(0))"
         for i, (name, dtype) in enumerate(zip(names, dtypes, strict=True))
     ]
-    refuses = writer.elements.refuses or any(_refuses(step) for step in small.steps)
+    refuses = any(line.lstrip().startswith("bad |=") for line in writer.lines)
     if refuses:
         heads.append(f"wrong = data(table, {len(names)}, u1(0))")
         heads.append("bad = False")
         writer.lines.append("wrong[0] = u1(bad)")
         writer.outputs.append(Output(None, (1,), np.dtype(bool), False, 1))
-    text = "\n".join("    " + line for line in [*heads, *writer.lines])
+    text = "\n".join("    " + line for line in [*heads, *writer.lines] or ["pass"])
     inputs = tuple(operand for _, operand in writer.inputs.values())
     source = f"{writer.elements.source}def kernel(table, start, stop, thread):\n{text}\n"
-    weight = loop_weight(small.steps)
     return Written(source, inputs, tuple(writer.outputs), 1, weight, refuses)
 
 
@@ -117,8 +121,3 @@ def _elementwise(writer: Writer, step: Instruction) -> None:
         return [*lines, store(target.place(at), text, out.kind.dtype)]
 
     writer.loop(target.shape, body)
-
-
-def _refuses(step: Instruction) -> bool:
-    form = form_of(step)
-    return form is not None and form.refuses

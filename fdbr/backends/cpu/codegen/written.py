@@ -86,6 +86,9 @@ class Written:
     pitched
         The indices of the inputs whose rows may have gaps, but whose elements are adjacent along
         the last axis: views of larger arrays.
+    interruptible
+        Whether it is called with CPython's lock, which it releases and acquires itself, and may
+        leave an error to be raised.
     """
 
     source: str
@@ -97,6 +100,7 @@ class Written:
     strided: frozenset[int] = frozenset()
     pitched: frozenset[int] = frozenset()
     joins: tuple[Join, ...] = ()
+    interruptible: bool = False
 
 
 def stored(dtype: Any) -> str:

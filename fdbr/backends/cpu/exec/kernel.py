@@ -22,7 +22,7 @@ from fdbr.compiler.ir.blocks import in_blocks, unlocked
 from fdbr.compiler.ir.program import Instruction, is_variable, kind_of
 from fdbr.ops.declare.user_reductions import Combine, reduce_states
 
-__all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "otherwise"]
+__all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "otherwise", "word_of"]
 
 Call = Callable[..., None]
 """A function of the operands and the outputs of a kernel."""
@@ -35,22 +35,20 @@ class Kernel(Awaited):
     ----------
     scope, name
         The namespace and name of this object, where the compiled kernel replaces it.
-    source
-        The source of the kernel.
-    rows, threads
-        The number of rows, and of threads.
+    written, threads
+        The kernel, and the number of threads.
     instead
         The function that replaces it.
     """
 
-    __slots__ = ("instead", "name", "rows", "scope", "threads")
+    __slots__ = ("instead", "interruptible", "name", "rows", "scope", "threads")
 
     def __init__(
-        self, scope: dict[str, Any], name: str, source: str, rows: int, threads: int, instead: Call
+        self, scope: dict[str, Any], name: str, written: Written, threads: int, instead: Call
     ) -> None:
-        super().__init__(request_for(source))
-        self.scope, self.name, self.rows, self.threads = scope, name, rows, threads
-        self.instead = instead
+        super().__init__(request_for(written.source))
+        self.scope, self.name, self.threads, self.instead = scope, name, threads, instead
+        self.rows, self.interruptible = written.rows, written.interruptible
         scope[name] = self
         if self.request.address is not None:
             self.install()
@@ -67,15 +65,16 @@ class Kernel(Awaited):
 
     def install(self) -> Call:
         if self.scope[self.name] is self:
-            self.scope[self.name] = native(self.request.wait(), self.rows, self.threads)
+            address = self.request.wait()
+            self.scope[self.name] = native(address, self.rows, self.threads, self.interruptible)
         found: Call = self.scope[self.name]
         return found
 
 
-def native(address: int, rows: int, threads: int) -> Call:
+def native(address: int, rows: int, threads: int, interruptible: bool = False) -> Call:
     """Return a compiled kernel as a function of arrays."""
     if threads == 1:
-        function = function_at(address)
+        function = function_at(address, interruptible)
 
         def run(*arrays: Any) -> None:
             table = array("q", map(id, arrays))
@@ -123,6 +122,20 @@ def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Ca
                 _put(output, next(found), next(given), threads)
 
     return call
+
+
+def word_of(number: int) -> Any:
+    """Return a Python integer as an array without axes.
+
+    Raises
+    ------
+    RefusedError
+        If the array's dtype does not hold it.
+    """
+    try:
+        return np.asarray(number, np.int64)
+    except OverflowError:
+        raise RefusedError from None
 
 
 def _put_over(array: Any, result: Any) -> None:

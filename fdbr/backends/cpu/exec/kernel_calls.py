@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.written import Join, Output, Written
-from fdbr.backends.cpu.exec.kernel import RefusedError, by_numpy, joined_parts
+from fdbr.backends.cpu.exec.kernel import RefusedError, by_numpy, joined_parts, word_of
 from fdbr.backends.cpu.exec.memory.memory_order import in_one_order
 from fdbr.backends.cpu.exec.native_forms import parts_of
 from fdbr.backends.cpu.runtime.launching import thread_count
 from fdbr.backends.cpu.tuning import TUNING
+from fdbr.compiler.ir.loops import loop_of
 from fdbr.compiler.ir.program import Fused, Step, Variable, kind_of
 
 __all__ = ["call_lines"]
@@ -45,6 +46,8 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
             names.append(writer.operand(operand))
         elif i in written.pitched:
             names.append(_pitched(writer, operand, lines, len(names)))
+        elif type(operand) is Variable and operand.kind.type is int and loop_of(step) is not None:
+            names.append(_word(writer, operand, lines, len(names)))
         else:
             names.append(_ordered(writer, operand, ordered, lines, len(names)))
     like = f"w{written.inputs.index(loose[0])}" if loose else ""
@@ -99,6 +102,14 @@ def _ordered(
     lines.append(
         f"w{position} = {name} if {name}.flags.c_contiguous else np.ascontiguousarray({name})"
     )
+    return f"w{position}"
+
+
+def _word(writer: Any, operand: Variable, lines: list[str], position: int) -> str:
+    """Return the name of a Python integer as an array; Python runs a loop with a larger one."""
+    writer.refuses = True
+    writer.scope["word_of"] = word_of
+    lines.append(f"w{position} = word_of({writer.operand(operand)})")
     return f"w{position}"
 
 

@@ -28,7 +28,7 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.guards import EXACT, same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.liveness import last_uses
-from fdbr.compiler.ir.loops import Loop, loop_of
+from fdbr.compiler.ir.loops import loop_of
 from fdbr.compiler.ir.program import (
     Fused,
     Guard,
@@ -122,10 +122,11 @@ class _Writer:
         self.sources.add(written.source)
         found: Any = None
         if self.waits:
-            found = native(address_of(written.source), written.rows, threads)
+            address = address_of(written.source)
+            found = native(address, written.rows, threads, written.interruptible)
             self.scope[name] = found
         else:
-            found = Kernel(self.scope, name, written.source, written.rows, threads, instead())
+            found = Kernel(self.scope, name, written, threads, instead())
         self.kernels[name] = found
         return name
 
@@ -180,7 +181,8 @@ def generate(
             writer.lines += call_lines(writer, unit, form, ordered)
             writer.lines += [_unboxed(writer, out) for out in unit.outs if not out.kind.is_array]
         elif (loop := loop_of(unit)) is not None:
-            writer.lines += loop_lines(writer, unit, loop, _iteration(writer, loop, products))
+            runs = [_iteration(writer, program, products) for program in loop.programs]
+            writer.lines += loop_lines(writer, unit, loop, *runs)
         else:
             assert isinstance(unit, Instruction)
             own = {v for v in ends.get(position, ()) if v in ordered and reads[v] == 1}
@@ -206,9 +208,9 @@ def generate(
     return run
 
 
-def _iteration(writer: _Writer, loop: Loop, products: bool) -> Any:
-    """Generate the function that runs one iteration of a loop."""
-    run: Any = generate(loop.body, products, writer.waits)
+def _iteration(writer: _Writer, program: Program, products: bool) -> Any:
+    """Generate the function that runs one iteration of a loop, or its pullback."""
+    run: Any = generate(program, products, writer.waits)
     name = f"iteration {len(writer.kernels)}"
     writer.kernels.update({f"{name}.{i}": kernel for i, kernel in enumerate(run.kernels)})
     writer.sources |= run.sources

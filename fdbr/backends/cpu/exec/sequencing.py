@@ -112,7 +112,8 @@ class Natives:
         if loop is not None and self.form(step) is None:
             return self._is_native_loop(step, loop)
         if (form := self.form(step)) is not None:
-            return form.rows == 1 or form.rows * form.weight < TUNING.program_thread
+            alone = form.interruptible or any(out.kind.is_number for out in step.outs)
+            return not alone and (form.rows == 1 or form.rows * form.weight < TUNING.program_thread)
         if is_look(step):
             return True
         return self.products and self._is_simple(step, whole)
@@ -178,7 +179,8 @@ def _gapped(steps: Sequence[Step]) -> dict[Variable, bool]:
                 if look.is_gapped() or look.is_stepped():
                     found[out] = look.is_gapped()
         elif (loop := loop_of(step)) is not None:
-            found |= _gapped(loop.body.steps)
+            for program in loop.programs:
+                found |= _gapped(program.steps)
     return found
 
 

@@ -14,6 +14,7 @@ from fdbr.backends.cpu.runtime.pool import thread_count
 __all__ = ["function_at", "launch", "launch_alone", "launch_on", "method", "thread_count"]
 
 _kernel_type = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
+_interruptible_type = ctypes.PYFUNCTYPE(None, *[ctypes.c_int64] * 4)
 
 _descriptions: list[Any] = []  # keeps them alive, because Python functions point to them
 
@@ -47,9 +48,12 @@ def method(code: int) -> Callable[..., Any]:
     return made
 
 
-def function_at(kernel: int) -> Callable[[int, int, int, int], None]:
-    """Return a kernel as a function of its table, its first row, the row after the last, and 0."""
-    found: Any = _kernel_type(kernel)
+def function_at(kernel: int, interruptible: bool = False) -> Callable[[int, int, int, int], None]:
+    """Return a kernel as a function of its table, its first row, the row after the last, and 0.
+
+    An ``interruptible`` one is called with CPython's lock, and raises the error that it leaves.
+    """
+    found: Any = (_interruptible_type if interruptible else _kernel_type)(kernel)
     found.kernel = kernel  # keeps the machine code in memory
     function: Callable[[int, int, int, int], None] = found
     return function

@@ -225,8 +225,6 @@ def where(condition: Node, x: Any, y: Any) -> Node:
     if condition.dtype != np.bool_:
         raise InexpressibleError("a choice by numbers")
     graph = condition.graph
-    if not isinstance(x, Node) and not isinstance(y, Node):
-        raise InexpressibleError("a choice of two numbers")
     dtype = np.result_type(*(v.dtype if hasattr(v, "dtype") else v for v in (x, y)))
     chosen = (v.astype(dtype) if isinstance(v, Node) else graph.constant(v, dtype) for v in (x, y))
     return graph.node("select", dtype, (condition, *chosen))
