@@ -24,7 +24,8 @@ from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["cumulative_prod", "cumulative_sum", "prod"]
 
-_MANY = 1 << 12  # elements from which on a product is computed in lanes, which vectorize
+_MANY = 1 << 14  # elements from which on a product is computed in lanes, which vectorize
+_WIDE = 1 << 10  # elements of a row from which on lanes are wide enough
 _LANES = 1023  # odd, so that periodic large elements are spread over lanes and do not overflow one
 
 
@@ -119,9 +120,9 @@ def _prod(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
         if found is not None:
             return found.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
     last = axes == tuple(range(x.ndim - len(axes), x.ndim))
-    if xp is np and last and axes and x.size >= _MANY and x.dtype.char in "fdFD":
-        x = _lanes(x.reshape((*x.shape[: axes[0]], -1)))
-        return x.prod(axis=-1)
+    if xp is np and last and axes and x.dtype.char in "fdFD":
+        x = x.reshape((*x.shape[: axes[0]], -1))
+        return np.multiply.reduce(_lanes(x) if x.shape[-1] >= _WIDE else x, -1)
     return x.prod(axis=axes)
 
 
@@ -130,7 +131,8 @@ def _lanes(x: Any) -> Any:
     n = x.shape[-1]
     count = min(_LANES, n // 8 | 1)
     whole = n - n % count
-    lanes = x[..., :whole].reshape((*x.shape[:-1], whole // count, count)).prod(axis=-2)
+    lanes = x[..., :whole].reshape((*x.shape[:-1], whole // count, count))
+    lanes = np.multiply.reduce(lanes, -2)
     lanes[..., : n - whole] *= x[..., whole:]
     return lanes
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.backends.cpu.library.cumulative import products_of_rows
+from fdbr.backends.cpu.library.cumulative import accumulated
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["recurrence", "running_product", "running_sum"]
 
-_MANY = 1 << 14  # elements from which on NumPy's scans are slower
+_SOME = 1 << 13  # elements from which on kernels are faster than NumPy's scans
+_MANY = 1 << 14  # elements from which on products with a triangle are faster
 _WIDE = 64  # elements of a row: a step over a shorter row costs mostly the call
 _LONG = 64  # steps from which on a narrow recurrence is cut into blocks
 _TILE = 64  # rows transposed at a time, so that they stay in the caches
@@ -35,6 +36,13 @@ def running_sum(xp: Any, x: Any, axis: int, reverse: bool) -> Any:
             sums = _block_sums(blocks, reverse)
             if sums is not None:
                 return sums.reshape(x.shape)
+    if (
+        not reverse
+        and xp is np
+        and x.size >= _SOME
+        and (found := _accumulated("sum", x, axis)) is not None
+    ):
+        return found
     if reverse:
         reverse_key = (*(slice(None),) * axis, slice(None, None, -1))
         return running_sum(xp, x[reverse_key], axis, False)[reverse_key]
@@ -74,16 +82,25 @@ def _sizes_around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
+def _accumulated(name: str, x: Any, axis: int) -> Any:
+    """Compute cumulative sums or products by a kernel; `None` where NumPy's rows are faster.
+
+    A kernel reads a few adjacent columns at a time, which misses the caches in large arrays.
+    """
+    columns = axis < x.ndim - 1
+    return None if columns and x.nbytes >= LEAST else accumulated(name, x, axis)
+
+
 # --- products and recurrences -------------------------------------------------------
 
 
 def running_product(xp: Any, x: Any, axis: int) -> Any:
     """Compute cumulative products along an axis."""
     n = x.shape[axis]
+    if xp is np and x.size >= _SOME and (found := _accumulated("prod", x, axis)) is not None:
+        return found
     if xp is not np or dtype_kind(x.dtype) not in "fc" or x.size < max(_MANY, _WIDE * n):
         return xp.cumprod(x, axis=axis)
-    if axis == x.ndim - 1 and x.nbytes >= LEAST and (found := products_of_rows(x)) is not None:
-        return found
     return _columns(_products_of_rows(_rows(x, axis)), x.shape, axis)
 
 
