@@ -159,7 +159,8 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     x = asarray(x)
     axes = normalize_axes(axis, x.ndim, "var")
     x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
-    divisor = _count(x.shape, axes) - correction
+    count = _count(x.shape, axes)
+    divisor = count - correction
     divisor = divisor if divisor > 0 else 0
     if is_large(x):
         squares = squares_about_mean(x, axes)
@@ -167,7 +168,7 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     if (
         type(x) is np.ndarray and x.ndim and dtype_kind(x.dtype) == "f"
     ):  # the same with less overhead
-        deviation = x - accumulate(x, axes, keepdims=True) / _count(x.shape, axes)
+        deviation = x - accumulate(x, axes, keepdims=True) / count
         deviation *= deviation
         return accumulate(deviation, axes, keepdims) / divisor
     deviation = x - _mean(x, axes=axes, keepdims=True)

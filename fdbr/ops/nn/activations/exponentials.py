@@ -28,6 +28,7 @@ __all__ = ["log_softmax", "logsumexp", "relu", "softmax"]
 _LARGE = 1 << 12  # elements below which `maximum` with an array of zeros is faster than clipping
 _FEW = 1 << 6  # numbers that Python sums faster than NumPy
 _max: Any = np.maximum.reduce
+_min: Any = np.minimum.reduce
 
 
 @elementwise(x=lambda out: out > 0, heavy="backward")
@@ -215,6 +216,8 @@ def _logsumexp_of_rows(axes: tuple[int, ...], x: Any) -> Any:
     xp = array_module(x)
     shifted, largest = _minus_max(xp, x, axes, 0)
     total = accumulate(exp_in_place(xp, shifted), axes, keepdims=True)
+    if type(total) is np.ndarray and total.size and _min(total, None) > 0:  # the usual case
+        return largest + np.log(total)
     empty = total == 0  # all elements are -inf
     out = largest + xp.log(xp.where(empty, xp.ones_like(total), total))
     return xp.where(empty, xp.full_like(out, -inf), out)
