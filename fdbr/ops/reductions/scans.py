@@ -100,7 +100,7 @@ def running_product(xp: Any, x: Any, axis: int) -> Any:
     if xp is np and x.size >= _SOME and (found := _accumulated("prod", x, axis)) is not None:
         return found
     if xp is not np or dtype_kind(x.dtype) not in "fc" or x.size < max(_MANY, _WIDE * n):
-        return xp.cumprod(x, axis=axis)
+        return x.cumprod(axis) if type(x) is np.ndarray else xp.cumprod(x, axis=axis)
     return _columns(_products_of_rows(_rows(x, axis)), x.shape, axis)
 
 
