@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import copy_of, lock, module_of, number_of, owner, several
+from fdbr.core.array_modules import lock, locked_copy, module_of, number_of, owner, several
 from fdbr.core.devices import is_host, there
 from fdbr.core.primitive import dispatch, registry
 from fdbr.core.tracer import Tracer, ended, escaped
@@ -77,7 +77,7 @@ class CotangentAval:
             cotangent = self.maker().asarray(cotangent)
         cotangent = self._rounded(cotangent)
         if not _is_ours(cotangent, seeds):
-            cotangent = copy_of(cotangent)
+            return locked_copy(cotangent)
         return lock(cotangent)
 
 

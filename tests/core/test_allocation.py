@@ -103,3 +103,34 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 @glibc
 def test_arrays_of_ever_new_sizes_take_hardly_more_memory_than_without_it():
     assert said(SIZES) < said(SIZES, FDBR_KEPT_MEMORY="0") + 60
+
+
+ENDED = """
+import resource
+import threading
+import numpy as np
+import fdbr
+
+def work():
+    parts = [np.ones(1 << 17) for _ in range(40)]  # of a megabyte each
+    all_have_their_parts.wait()
+
+def steps(count):
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+all_have_their_parts = threading.Barrier(8)
+steps(8)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+parts = [np.ones(1 << 17) for _ in range(300)]
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@glibc
+def test_what_ended_threads_have_freed_serves_the_others():
+    assert said(ENDED) < 5000  # of the 77,000 pages of what the last array list takes
+    assert said(ENDED, MALLOC_ARENA_MAX="8") > 20000

@@ -1,6 +1,7 @@
 """vjp, grad, value_and_grad and stop_gradient, as a user sees them."""
 
 import functools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -856,3 +857,16 @@ def _identity_of_both(a, b):
 
 
 _identity_of_both.__qualname__ = "f"
+
+
+def test_the_gradient_of_a_sum_along_rows_repeats_a_copy_of_the_cotangent():
+    x, ct = np.ones((1000, 1000)), np.arange(1000.0)
+    _, pullback = fdbr.vjp(lambda x: ops.sum(x, axis=0), x)
+    tracemalloc.start()
+    (gradient,) = pullback(ct)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < x.nbytes / 10
+    ct[:] = 0  # the caller's own memory, which the gradient must not share
+    assert np.array_equal(gradient, np.tile(np.arange(1000.0), (1000, 1)))
+    assert not gradient.flags.writeable

@@ -61,8 +61,6 @@ class Tuning:
     few_numbers: int = _size(1 << 6, "softmax")
     # Classes below which NumPy reduces faster along the first axis than along the last.
     few_classes: int = _size(64, "softmax")
-    # Elements from which on moving that axis pays.
-    moved_classes: int = _size(1 << 10, "softmax")
 
     # --- Sums and scans ------------------------------------------------------------------
 
@@ -72,13 +70,15 @@ class Tuning:
     blas_sum_row: int = _size(1 << 5, "sum of rows")
     # Rows of a matrix that one such product sums.
     blas_sum_rows: int = _size(1 << 12, "sum of columns")
+    # Elements from which on a kernel scans faster than NumPy.
+    scan_kernel: int = _size(1 << 13, "cumulative product")
     # Elements from which on NumPy's scans are slower than steps over rows.
     scan_elements: int = _size(1 << 14, "cumulative sum")
     # Elements of a row from which on a step over it costs more than the call; and steps from
     # which on narrower recurrences are cut into blocks.
     scan_row: int = _size(64, "cumulative product")
     # Elements from which on a product is computed in lanes.
-    product_lanes: int = _size(1 << 12, "product of all")
+    product_lanes: int = _size(1 << 14, "product of all")
     # Elements of a reduced row from which on a kernel pays.
     reduced_row: int = _size(16, "max of rows")
     # Bytes of a reduced row below which vectors run across rows.

@@ -54,13 +54,15 @@ def _others_along(x: Any, axis: int, ct: Any = None) -> Any:
     Elements are multiplied in pairs up to the whole product.  On the path back, the products of
     others of a pair times one of its elements are those of the other element.
     """
+    if type(x) is np.ndarray and not is_traced(ct):
+        return _others_in_arrays(x, axis, ct)
     levels = []
     while (n := x.shape[axis]) > 1:
         levels.append(x)
         half = n // 2
         first, last = x[_slice_along(axis, half)], x[_slice_along(axis, n - half, None)]
         middle = [x[_slice_along(axis, half, n - half)]] if n % 2 else []
-        x = _concat_products([(first, last), *middle], axis)
+        x = concat([first * last, *middle], axis=axis)
     others = ones_like(x) if ct is None or not n else expand_dims(ct, axis)
     for x in reversed(levels):
         n = x.shape[axis]
@@ -68,25 +70,36 @@ def _others_along(x: Any, axis: int, ct: Any = None) -> Any:
         first, last = x[_slice_along(axis, half)], x[_slice_along(axis, n - half, None)]
         paired = others[_slice_along(axis, half)]
         middle = [others[_slice_along(axis, half, None)]] if n % 2 else []
-        others = _concat_products([(paired, last), *middle, (paired, first)], axis)
+        others = concat([paired * last, *middle, paired * first], axis=axis)
     return others
 
 
-def _concat_products(parts: list[Any], axis: int) -> Any:
-    """Concatenate arrays, and products of pairs, which are written into the result directly."""
-    x, y = parts[0]
-    if type(x) is not np.ndarray or type(y) is not np.ndarray:
-        return concat([p[0] * p[1] if type(p) is tuple else p for p in parts], axis=axis)
-    lengths = [(p[0] if type(p) is tuple else p).shape[axis] for p in parts]
-    out = np.empty((*x.shape[:axis], sum(lengths), *x.shape[axis + 1 :]), x.dtype)
-    start = 0
-    for part, length in zip(parts, lengths, strict=True):
-        target = out[_slice_along(axis, start, start := start + length)]
-        if type(part) is tuple:
-            np.multiply(part[0], part[1], out=target)
-        else:
-            target[...] = part
-    return out
+def _others_in_arrays(x: Any, axis: int, ct: Any) -> Any:
+    """Compute `_others_along` of arrays, whose products are written into the result directly."""
+    front = (slice(None),) * axis
+    levels = []
+    while (n := x.shape[axis]) > 1:
+        levels.append(x)
+        half, rest = n // 2, n - n // 2
+        out = np.empty((*x.shape[:axis], rest, *x.shape[axis + 1 :]), x.dtype)
+        head, tail = (*front, slice(half)), (*front, slice(rest, None))
+        np.multiply(x[head], x[tail], out[head])
+        if n % 2:
+            out[*front, half] = x[*front, half]
+        x = out
+    others = np.ones_like(x) if ct is None or not n else np.expand_dims(ct, axis)
+    for x in reversed(levels):
+        n = x.shape[axis]
+        half, rest = n // 2, n - n // 2
+        out = np.empty((*others.shape[:axis], n, *others.shape[axis + 1 :]), others.dtype)
+        head, tail = (*front, slice(half)), (*front, slice(rest, None))
+        paired = others[head]
+        np.multiply(paired, x[tail], out[head])
+        if n % 2:
+            out[*front, half] = others[*front, half]
+        np.multiply(paired, x[head], out[tail])
+        others = out
+    return others
 
 
 def _prod_vjp(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:

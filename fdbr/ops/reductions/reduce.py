@@ -150,7 +150,8 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     x = asarray(x)
     axes = normalize_axes(axis, x.ndim, "var")
     x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
-    divisor = _count(x.shape, axes) - correction
+    count = _count(x.shape, axes)
+    divisor = count - correction
     divisor = divisor if divisor > 0 else 0
     if type(x) is np.ndarray:
         found = variance.host(x, axes, divisor, keepdims)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.library.cumulative import products_of_rows
+from fdbr.backends.cpu.library.cumulative import accumulated
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.reductions import cumulative
@@ -37,6 +37,10 @@ def _cumsum(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
             sums = _block_sums(blocks, reverse)
             if sums is not None:
                 return sums.reshape(x.shape)
+    if not reverse and x.size >= TUNING.scan_kernel:
+        found = _accumulated("sum", x, axis)
+        if found is not None:
+            return found
     if reverse:
         reverse_key = (*(slice(None),) * axis, slice(None, None, -1))
         return _cumsum(xp, x[reverse_key], axis=axis, reverse=False)[reverse_key]
@@ -76,6 +80,15 @@ def _sizes_around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
+def _accumulated(name: str, x: Any, axis: int) -> Any:
+    """Compute cumulative sums or products by a kernel; `None` where NumPy's rows are faster.
+
+    A kernel reads a few adjacent columns at a time, which misses the caches in large arrays.
+    """
+    columns = axis < x.ndim - 1
+    return None if columns and x.nbytes >= TUNING.kernel_bytes else accumulated(name, x, axis)
+
+
 # --- products and recurrences -------------------------------------------------------
 
 
@@ -83,14 +96,10 @@ def _sizes_around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 def _cumprod(xp: Any, x: Any, *, axis: int) -> Any:
     """Compute cumulative products along an axis."""
     n = x.shape[axis]
-    if dtype_kind(x.dtype) not in "fc" or x.size < max(TUNING.scan_elements, TUNING.scan_row * n):
-        return np.cumprod(x, axis=axis)
-    if (
-        axis == x.ndim - 1
-        and x.nbytes >= TUNING.kernel_bytes
-        and (found := products_of_rows(x)) is not None
-    ):
+    if x.size >= TUNING.scan_kernel and (found := _accumulated("prod", x, axis)) is not None:
         return found
+    if dtype_kind(x.dtype) not in "fc" or x.size < max(TUNING.scan_elements, TUNING.scan_row * n):
+        return x.cumprod(axis) if type(x) is np.ndarray else np.cumprod(x, axis=axis)
     return _columns(_products_of_rows(_rows(x, axis)), x.shape, axis)
 
 
@@ -183,8 +192,8 @@ def _prod(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
             return found.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
     last = axes == tuple(range(x.ndim - len(axes), x.ndim))
     if last and axes and x.dtype.char in "fdFD":
-        x = _lanes(x.reshape((*x.shape[: axes[0]], -1)))
-        return x.prod(axis=-1)
+        x = x.reshape((*x.shape[: axes[0]], -1))
+        return np.multiply.reduce(_lanes(x) if x.shape[-1] >= _LANES else x, -1)
     return x.prod(axis=axes)
 
 
@@ -197,6 +206,7 @@ def _lanes(x: Any) -> Any:
     n = x.shape[-1]
     count = min(_LANES, n // 8 | 1)
     whole = n - n % count
-    lanes = x[..., :whole].reshape((*x.shape[:-1], whole // count, count)).prod(axis=-2)
+    lanes = x[..., :whole].reshape((*x.shape[:-1], whole // count, count))
+    lanes = np.multiply.reduce(lanes, -2)
     lanes[..., : n - whole] *= x[..., whole:]
     return lanes

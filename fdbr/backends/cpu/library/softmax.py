@@ -12,7 +12,12 @@ from fdbr.core.tracer import Tracer
 from fdbr.core.util.threads import divide, slices
 from fdbr.ops.declare.rows import exp_over, max_along
 from fdbr.ops.declare.unbroadcast import accumulate
-from fdbr.ops.nn.activations.exponentials import minus_max, softmax_of_finite, softmax_of_rows
+from fdbr.ops.nn.activations.exponentials import (
+    log_of_sum,
+    minus_max,
+    softmax_of_finite,
+    softmax_of_rows,
+)
 from fdbr.ops.nn.losses.softmax_losses import hard_losses, label_losses
 from fdbr.pytrees.dtypes import dtype_kind
 
@@ -44,6 +49,13 @@ def _softmax_of_finite(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return softmax_of_finite.definition(x, out, axes)
 
 
+@implement(log_of_sum, np)
+def _log_of_sum(total: Any, largest: Any) -> Any:
+    if total.size and np.minimum.reduce(total, None) > 0:  # the usual case
+        return largest + np.log(total)
+    return log_of_sum.definition(total, largest)
+
+
 # --- losses -----------------------------------------------------------------------------
 
 
@@ -51,7 +63,7 @@ _cross_entropy = registry["cross_entropy"]
 
 
 def _losses(x: Any, labels: Any) -> Any:
-    if x.shape[-1] < TUNING.few_classes and x.size >= TUNING.moved_classes:
+    if x.shape[-1] < TUNING.few_classes and x.size >= TUNING.few_calls:
         x = np.asfortranarray(x)
     return _cross_entropy.value(np, x, labels)
 
@@ -79,7 +91,7 @@ def _max_and_sum(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
 @implement(hard_losses, np)
 def _hard_losses(logits: Any, labels: Any) -> Any:
     """Compute the losses without the softmax, which only derivatives need."""
-    few = logits.shape[-1] < TUNING.few_classes and logits.size >= TUNING.moved_classes
+    few = logits.shape[-1] < TUNING.few_classes and logits.size >= TUNING.few_calls
     if few or isinstance(labels, Tracer):
         return hard_losses.definition(logits, labels)
     largest, total = by_rows(_max_and_sum, (logits.ndim - 1,), logits)

@@ -193,9 +193,14 @@ def _logsumexp(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
 
 
 def _logsumexp_of_rows(axes: tuple[int, ...], x: Any) -> Any:
-    xp = array_module(x)
     shifted, largest = minus_max(x, axes, 0)
-    total = accumulate(exp_over(shifted), axes, keepdims=True)
+    return log_of_sum(accumulate(exp_over(shifted), axes, keepdims=True), largest)
+
+
+@Routine
+def log_of_sum(total: Any, largest: Any) -> Any:
+    """The logarithm of the sum of exponentials: of ``total``, each divided by the largest one."""
+    xp = array_module(total)
     empty = total == 0  # all elements are -inf
     out = largest + xp.log(xp.where(empty, xp.ones_like(total), total))
     return xp.where(empty, xp.full_like(out, -inf), out)
