@@ -178,6 +178,7 @@ def alone(monkeypatch):
     monkeypatch.setattr(tracer, "_followed", False)
 
 
+@pytest.mark.unchecked
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", NAMES)
