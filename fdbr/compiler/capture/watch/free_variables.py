@@ -150,6 +150,7 @@ class FreeVariables:
         self.any_name = False  # whether it may read attributes by computed names
         self._open: list[_OpenNamespace] = []
         self._of_instances: set[type] = set()
+        self._unwatched = ""  # why functions of a module that was found cannot be replayed
         self._seen: set[int] = set()
         self._waiting = list(roots)
         self._home = home(self._waiting)
@@ -158,6 +159,8 @@ class FreeVariables:
                 self._visit(self._waiting.pop())
             for namespace in self._open:
                 self._visit_namespace(namespace)
+        if self.any_name:  # for example `getattr(time, name)`
+            self._refuse(self._unwatched)
 
     def _visit_namespace(self, namespace: _OpenNamespace) -> None:
         names = self.names.intersection(namespace.candidates)
@@ -248,6 +251,7 @@ class FreeVariables:
     def _visit_module(self, value: ModuleType) -> None:
         space = vars(value)
         user = not is_library(space)
+        self._unwatched = self._unwatched or impure_function(value.__name__, "a function")
         names = [name for name in space if name[:2] != "__"] if user else space
         self._open.append(_OpenNamespace(f"{value.__name__}.", space, names, whole=user))
         if user and "__getattr__" in space:
