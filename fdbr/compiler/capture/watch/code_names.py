@@ -35,7 +35,9 @@ LOOKUPS = frozenset({"getattr", "hasattr", "vars", "dir"})
 # Functions and attributes that reach variables by names that do not occur in the code.
 _VARIABLES_BY_NAME = frozenset({"eval", "exec", "globals"})
 _WORLD = frozenset(
-    "__globals__ __subclasses__ f_locals f_globals gi_frame getstate bit_generator".split()
+    """
+    __globals__ __subclasses__ _getframe bit_generator f_globals f_locals getstate
+    """.split()
 )
 _SEEDED = frozenset(
     "default_rng RandomState Random SeedSequence PCG64 Philox MT19937 SFC64".split()

@@ -165,7 +165,7 @@ class FreeVariables:
     def _visit_namespace(self, namespace: _OpenNamespace) -> None:
         names = self.names.intersection(namespace.candidates)
         if self.any_name and namespace.whole:
-            names = set(namespace.candidates)
+            names.update(name for name in namespace.candidates if name[:2] != "__")
         for name in names - namespace.asked:
             namespace.asked.add(name)
             if namespace.watched:
@@ -252,8 +252,7 @@ class FreeVariables:
         space = vars(value)
         user = not is_library(space)
         self._unwatched = self._unwatched or impure_function(value.__name__, "a function")
-        names = [name for name in space if name[:2] != "__"] if user else space
-        self._open.append(_OpenNamespace(f"{value.__name__}.", space, names, whole=user))
+        self._open.append(_OpenNamespace(f"{value.__name__}.", space, space, whole=user))
         if user and "__getattr__" in space:
             self._waiting.append(space["__getattr__"])
             self.objects.append(space)  # an attribute added later hides `__getattr__`
@@ -434,7 +433,7 @@ class FreeVariables:
             self._waiting += [
                 part
                 for part in own.values()
-                if is_a(part, io.IOBase) or not is_library_object(part)
+                if is_a(part, io.IOBase | SimpleNamespace) or not is_library_object(part)
             ]
 
     def _visit_memoised(self, value: Any) -> None:

@@ -36,9 +36,12 @@ _PURE = frozenset(
     typing unittest warnings weakref weakrefset zlib
     """.split()
 )
-_CALLED_ONCE = frozenset(
-    "abort _exit fspath sleep intern getsizeof exc_info get_ident _local local".split()
-)  # and those with a side effect alone
+# Functions in other modules that pure ones call, or that have a side effect alone.
+_HARMLESS = frozenset(
+    """
+    _empty _exit _getframe _local abort exc_info fspath get_ident getsizeof intern local sleep
+    """.split()
+)
 _IMPORTING = frozenset({"__import__", "open", "input"})
 
 # Functions of NumPy that read a file or a setting, or the state of a generator.
@@ -120,7 +123,7 @@ def impure_function(module: str, name: str) -> str:
     """
     root = module.partition(".")[0]
     standard = root in sys.stdlib_module_names and root.lstrip("_") not in _PURE
-    if (standard and name not in _CALLED_ONCE) or name in _IMPORTING:
+    if (standard and name not in _HARMLESS) or name in _IMPORTING:
         return f"it can call {name} of {module}, {_NOT_REPEATED}"
     if root == "numpy" and name.rpartition(".")[2] in _READING:
         return f"it can call numpy.{name}, {_NOT_REPEATED}"
