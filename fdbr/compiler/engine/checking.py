@@ -342,9 +342,11 @@ def _lines(program: Program) -> list[tuple[tuple[Any, ...], list[Any]]]:
         assert isinstance(step, Instruction)
         fixed = [operand for operand in step.operands if not is_variable(operand)]
         params = [value for value in step.params.values() if not is_a(value, Program)]
-        places = tuple(numbers.get(o) if is_variable(o) else None for o in step.operands)
+        positions = tuple(numbers.get(o) if is_variable(o) else None for o in step.operands)
         kinds = tuple(str(out.kind) for out in step.outs)
-        lines.append(((step.primitive.name, kinds, places, tuple(step.params)), [*fixed, *params]))
+        lines.append(
+            ((step.primitive.name, kinds, positions, tuple(step.params)), [*fixed, *params])
+        )
     fixed = [output for output in program.outputs if not is_variable(output)]
     lines.append((("the result", len(program.outputs), len(fixed)), fixed))
     return lines

@@ -74,15 +74,8 @@ class Mentions:
     world: str = ""
 
     def __or__(self, other: "Mentions") -> "Mentions":
-        return Mentions(
-            self.variables | other.variables,
-            self.attributes | other.attributes,
-            self.set_attributes | other.set_attributes,
-            self.modules | other.modules,
-            self.any_attribute or other.any_attribute,
-            self.identity or other.identity,
-            self.world or other.world,
-        )
+        pairs = zip(*(attrs.astuple(m, recurse=False) for m in (self, other)), strict=True)
+        return Mentions(*(a or b if type(a) is str else a | b for a, b in pairs))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -372,7 +372,8 @@ class FreeVariables:
         cls = type(value)
         self._waiting.append(cls)
         self._of_instances.update(cls.__mro__)
-        if has_method(cls, "__next__"):
+        is_written = is_a(value, io.IOBase) and (value.closed or not value.readable())
+        if has_method(cls, "__next__") and not is_written:
             self._refuse(f"it can read from a {cls.__name__}, which is used up")
         self._refuse(hidden_state(value))
         if is_a(value, CONTAINERS):
@@ -421,9 +422,6 @@ class FreeVariables:
         elif is_a(value, operator.attrgetter | operator.methodcaller):
             for text in value.__reduce__()[1]:
                 self.names.update(str(text).split("."))
-        elif is_a(value, io.IOBase):
-            if not value.closed and value.readable():
-                self._refuse(f"it can read from a file ({cls.__name__})")
         elif not is_a(value, SimpleNamespace) and not any(
             inspect.isfunction(part) for base in cls.__mro__ for part in vars(base).values()
         ):
