@@ -75,7 +75,8 @@ class Mentions:
 
     def __or__(self, other: "Mentions") -> "Mentions":
         pairs = zip(*(attrs.astuple(m, recurse=False) for m in (self, other)), strict=True)
-        return Mentions(*(a or b if type(a) is str else a | b for a, b in pairs))
+        parts: Any = (a or b if type(a) is str else a | b for a, b in pairs)
+        return Mentions(*parts)
 
 
 @functools.lru_cache(maxsize=1024)
