@@ -252,7 +252,11 @@ def random_program(
     seed: int, length: int = 5, depth: int = 2, around: Surroundings | None = None
 ) -> Callable[..., Any]:
     """The function of a seed: from a matrix, a vector, a scalar and an integer to a scalar."""
-    statements = Drawing(seed, around).block(length, depth)
+    return program_of(Drawing(seed, around).block(length, depth))
+
+
+def program_of(statements: list[Statement]) -> Callable[..., Any]:
+    """The function that runs statements."""
 
     def program(matrix: Any, vector: Any, scalar: Any, integer: Any) -> Any:
         state = State(matrix, vector, scalar, integer)

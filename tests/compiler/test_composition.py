@@ -245,6 +245,7 @@ def test_checkpoints_save_memory_in_a_trace_too():
     assert planned(parts) < 0.5 * planned(whole)
 
 
+@pytest.mark.unchecked
 def test_values_are_let_go_after_their_last_use():
     def f(x):
         for _ in range(30):

@@ -1,11 +1,13 @@
 """`jit`, and the checks of its options."""
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
+from fdbr.compiler.engine.checking import Checked
 from fdbr.compiler.engine.function import Jitted
 from fdbr.compiler.engine.tiers import Code
 from fdbr.errors.checks import describe, integer, integers
@@ -28,6 +30,7 @@ def jit(
     max_traces: int = 64,
     reproducible: bool = False,
     compile: str = "when it pays",
+    check: int | None = None,
 ) -> Jitted[P, R]: ...
 
 
@@ -38,6 +41,7 @@ def jit(
     max_traces: int = 64,
     reproducible: bool = False,
     compile: str = "when it pays",
+    check: int | None = None,
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
@@ -49,6 +53,7 @@ def jit(
     max_traces: int = 64,
     reproducible: bool = False,
     compile: str = "when it pays",
+    check: int | None = None,
 ) -> Any:
     """Return a function that traces ``f`` and replays the trace faster.
 
@@ -90,10 +95,15 @@ def jit(
         ``"now"`` traces and compiles in the first call of each signature, which waits for it: for
         a function that will be called often, and for measuring its final speed.  It does not
         promise the same last bits.
-    compile
-        ``"now"``, to trace and compile in the first call with arguments of a kind, which waits for
-        it: for a function that is known to be called often, and for measuring how fast it gets.
-        Nothing is promised of the last bits.
+    check
+        ``n``, to compare the result of every n-th call with what ``f`` itself gives for the same
+        arguments, and its cotangents where it is differentiated from outside.  ``f`` runs once
+        more in such a call, and what it prints or writes is printed or written once more (the
+        callbacks of `fdbr.debug` are not called again); where results differ, it runs some more
+        times to find out why.  Calls that ran ``f`` itself, and programs with collectives, are
+        not compared, nor are calls inside another jitted function, which is checked itself.
+        `None` takes the number in the environment variable ``FDBR_CHECK_JIT``; 0, and the
+        variable not set, mean never.
 
     Returns
     -------
@@ -106,13 +116,17 @@ def jit(
     ------
     ImpureError
         If ``f`` draws random numbers without a key, rebinds a captured variable, or stores a
-        traced value in a list or dict; or if a captured array has changed.
+        traced value in a list or dict; or if a captured array has changed; or if ``check`` finds
+        that ``f`` reads something else than the trace that ran.
+    RuntimeError
+        If ``check`` finds that compiled code does not give what the traced steps give.
     TypeError
         If ``f`` is not a function or returns a generator, a static leaf is not hashable, or
-        ``donate_argnums`` are not integers; by the call, if there are no arguments at them.
+        ``donate_argnums`` or ``check`` are no integers; by the call, if there are no arguments at
+        the donated positions.
     ValueError
-        If ``donate_argnums`` are negative or repeated, ``max_traces`` is less than 1, or
-        ``compile`` is neither ``"when it pays"`` nor ``"now"``.
+        If ``donate_argnums`` are negative or repeated, ``max_traces`` is less than 1, ``check`` is
+        negative, or ``compile`` is neither ``"when it pays"`` nor ``"now"``.
 
     >>> import fdbr, numpy as np
     >>> @fdbr.jit(reproducible=True)
@@ -138,6 +152,7 @@ def jit(
             max_traces=max_traces,
             reproducible=reproducible,
             compile=compile,
+            check=check,
         )
     if not callable(f):
         raise TypeError(f"fdbr.jit: f must be a function, not {describe(f)}")
@@ -158,4 +173,16 @@ def jit(
             f"fdbr.jit: compile must be {' or '.join(map(repr, _WHEN))}, not {compile!r}"
         )
     waits, now = bool(reproducible), compile == "now"
-    return Jitted(f, functools.partial(Code, waits=waits or now), bound, given, waits, now)
+    settings = functools.partial(Code, waits=waits or now), bound, given, waits, now
+    every = _check_every(check)
+    return Checked(every, f, *settings) if every else Jitted(f, *settings)
+
+
+def _check_every(check: int | None) -> int:
+    """Return which calls are compared with the function itself: every n-th one, or none for 0."""
+    if check is not None:
+        return integer("fdbr.jit", "check", check, least=0)
+    text = os.environ.get("FDBR_CHECK_JIT", "0")
+    if not text.isdecimal():
+        raise ValueError(f"fdbr.jit: FDBR_CHECK_JIT must be a number of calls, got {text!r}")
+    return int(text)

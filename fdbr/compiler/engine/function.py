@@ -165,7 +165,7 @@ class Jitted(Generic[P, R]):
             self._cache.use(self._last[1])  # call stubs do not record their use
         call = self._flattened(args, kwargs, start)
         if call.traced:
-            inside = Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
+            inside = self._differentiated(call)
             try:
                 return inside.result()
             except DeclinedError:  # the outer transformation must trace the function itself
@@ -185,6 +185,9 @@ class Jitted(Generic[P, R]):
             result = self._replay(entry, call)
         self._donation.take(args)
         return result
+
+    def _differentiated(self, call: _Call) -> Differentiated:
+        return Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
 
     def _flattened(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], start: float = 0.0

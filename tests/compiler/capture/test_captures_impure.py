@@ -2,7 +2,7 @@
 
 import collections
 import functools
-import queue
+import logging
 import random
 import threading
 from typing import ClassVar
@@ -109,6 +109,7 @@ def test_a_draw_of_another_thread_while_it_is_recorded_is_not_held_against_it():
 # --- what is kept -------------------------------------------------------------------
 
 
+@pytest.mark.unchecked
 def test_a_print_runs_when_it_is_recorded_and_not_again(capsys):
     def f(x):
         print("recorded")
@@ -120,6 +121,7 @@ def test_a_print_runs_when_it_is_recorded_and_not_again(capsys):
     assert capsys.readouterr().out == "recorded\n"
 
 
+@pytest.mark.unchecked
 def test_appending_to_an_outside_list_happens_when_it_is_recorded_and_not_again():
     log = []
 
@@ -283,17 +285,16 @@ def test_a_variable_that_is_set_up_at_the_first_run_is_fine():
     assert jitted.report().traces[0].runs == 1
 
 
+@pytest.mark.unchecked
 def test_a_traced_value_that_was_stored_away_is_known_when_it_is_used():
-    hidden = queue.SimpleQueue()  # nobody can see into it
-
     def f(x):
-        hidden.put(x)
+        logging.getLogger("a_keeper").kept = x  # in a variable of the library
         return x * 2
 
     for use in (bool, int, float, range, lambda v: v.item(), lambda v: v + 1, lambda v: v > 0):
         jitted = fdbr.jit(f)
         assert (jitted(3), jitted(4)) == (6, 8)
-        stored = hidden.get()
+        stored = logging.getLogger("a_keeper").kept
         with pytest.raises(fdbr.EscapedTracerError, match=r"after jit\(.*Return it"):
             use(stored)
         with pytest.raises(fdbr.EscapedTracerError):

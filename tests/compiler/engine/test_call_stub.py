@@ -119,6 +119,7 @@ def test_a_call_is_replayed_only_for_arguments_of_the_same_kinds(places):
             assert count(jitted) == sum(type(ARGUMENTS[one]) is not np.recarray for one in met)
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("keyword", [False, True])
 def test_what_a_function_sees_is_what_it_was_given(keyword):
     def f(x=None):

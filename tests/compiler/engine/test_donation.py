@@ -470,6 +470,7 @@ def _descend(state, x):
     return ([w + step for w, step in zip(weights, steps, strict=True)], rate), value
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("patience", [0.0, 1.0])
 def test_a_large_state_that_is_donated_is_there_once_but_for_the_first_call(patience):
     size, count = 1 << 10, 20
@@ -564,6 +565,7 @@ def networks(draw):
     return apply, layers, len(again), np.arange(rows)
 
 
+@pytest.mark.unchecked
 @settings(max_examples=5)  # each compiles a network
 @given(networks(), st.sampled_from(OPTIMIZERS))
 def test_beside_its_state_a_step_has_few_gradients_at_a_time(network, optimizer):

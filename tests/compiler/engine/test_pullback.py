@@ -40,6 +40,7 @@ def counting(f):
     return g, calls
 
 
+@pytest.mark.unchecked
 def test_a_gradient_is_replayed_and_the_function_runs_no_more():
     f, calls = counting(loss)
     jitted = fdbr.jit(f)

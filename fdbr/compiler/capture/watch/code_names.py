@@ -32,7 +32,17 @@ _BY_NAME = frozenset({"getattr", "hasattr", "attrgetter"})
 LOOKUPS = frozenset({"getattr", "hasattr", "vars", "dir"})
 """Functions that look for attributes that may be missing."""
 
+# Functions and attributes that reach variables by names that do not occur in the code.
 _VARIABLES_BY_NAME = frozenset({"eval", "exec", "globals"})
+_WORLD = frozenset(
+    """
+    __globals__ __subclasses__ _getframe bit_generator f_globals f_locals getstate
+    """.split()
+)
+_SEEDED = frozenset(
+    "default_rng RandomState Random SeedSequence PCG64 Philox MT19937 SFC64".split()
+)
+_NO_OPERATIONS = frozenset({"CACHE", "PUSH_NULL", "PRECALL", "NOP"})
 
 
 @attrs.frozen
@@ -51,8 +61,8 @@ class Mentions:
         Whether attributes with other names may be read, too.
     identity
         Whether it compares objects by identity.
-    any_variable
-        The function that may read variables with other names; empty if there is none.
+    world
+        How it reads what cannot be watched, as with `eval`; empty if it does not.
     """
 
     variables: frozenset[str] = frozenset()
@@ -61,18 +71,12 @@ class Mentions:
     modules: frozenset[tuple[str, int]] = frozenset()
     any_attribute: bool = False
     identity: bool = False
-    any_variable: str = ""
+    world: str = ""
 
     def __or__(self, other: "Mentions") -> "Mentions":
-        return Mentions(
-            self.variables | other.variables,
-            self.attributes | other.attributes,
-            self.set_attributes | other.set_attributes,
-            self.modules | other.modules,
-            self.any_attribute or other.any_attribute,
-            self.identity or other.identity,
-            self.any_variable or other.any_variable,
-        )
+        pairs = zip(*(attrs.astuple(m, recurse=False) for m in (self, other)), strict=True)
+        parts: Any = (a or b if type(a) is str else a | b for a, b in pairs)
+        return Mentions(*parts)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -99,12 +103,24 @@ def mentions(code: CodeType) -> Mentions:
             step.opname == "IS_OP" and before.opname != "LOAD_CONST"
             for before, step in itertools.pairwise(steps)
         ),
-        min(_VARIABLES_BY_NAME & names[False], default=""),
+        _world(names, steps),
     )
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             found |= mentions(constant)
     return found
+
+
+def _world(names: dict[bool, set[str]], steps: Sequence[dis.Instruction]) -> str:
+    """Describe how code reads what cannot be watched; the text is empty if it does not."""
+    if found := (_VARIABLES_BY_NAME & names[False]) | (_WORLD & names[True]):
+        return f"it looks for variables by name, with {min(found)}"
+    steps = [step for step in steps if step.opname not in _NO_OPERATIONS]
+    for step, after in itertools.pairwise(steps):
+        unseeded = after.opname in _CALLS and not after.arg
+        if unseeded and step.opname in _LOADS and step.argval in _SEEDED:
+            return f"it makes a {step.argval} without a seed"
+    return ""
 
 
 def reads(code: CodeType, name: str) -> bool:

@@ -12,7 +12,7 @@ from fdbr.compiler.capture.watch.namespaces import MISSING
 from fdbr.core.array_modules import is_a
 from fdbr.core.tracer import Tracer
 
-__all__ = ["CONTAINERS", "ENDS", "UNCHANGING", "parts_of"]
+__all__ = ["CONTAINERS", "UNCHANGING", "is_end", "parts_of"]
 
 CONTAINERS = (dict, list, set, collections.deque, MappingProxyType)
 """The classes of mutable containers."""
@@ -20,8 +20,13 @@ CONTAINERS = (dict, list, set, collections.deque, MappingProxyType)
 UNCHANGING = (tuple, frozenset)
 """The classes of immutable containers, whose items may be mutable."""
 
-ENDS = (bool, int, float, complex, str, bytes, type(None), Tracer, np.generic, np.dtype)
-"""The classes of values that contain nothing to watch."""
+_ENDS = frozenset({bool, int, float, complex, str, bytes, type(None)})
+
+
+def is_end(value: Any) -> bool:
+    """Return whether a value contains nothing to watch; subclasses may have attributes."""
+    kind = type(value)
+    return kind in _ENDS or (is_a(value, Tracer | np.generic | np.dtype) and kind is not np.void)
 
 
 def parts_of(container: Any, inputs: Collection[Key] = ()) -> list[Any]:

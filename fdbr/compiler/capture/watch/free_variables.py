@@ -24,7 +24,9 @@ from types import (
     CellType,
     FunctionType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
+    SimpleNamespace,
 )
 from typing import Any
 
@@ -35,8 +37,12 @@ import optree
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.watch.captured_inputs import Key, key_of
 from fdbr.compiler.capture.watch.code_names import LOOKUPS, Mentions, mentions
-from fdbr.compiler.capture.watch.containers import CONTAINERS, ENDS, UNCHANGING, parts_of
-from fdbr.compiler.capture.watch.impure_calls import impure_function, impure_method
+from fdbr.compiler.capture.watch.containers import CONTAINERS, UNCHANGING, is_end, parts_of
+from fdbr.compiler.capture.watch.impure_calls import (
+    hidden_state,
+    impure_function,
+    impure_method,
+)
 from fdbr.compiler.capture.watch.module_owner import (
     home,
     is_library,
@@ -51,6 +57,7 @@ from fdbr.compiler.capture.watch.namespaces import (
     Space,
     computed_namespace,
     dict_of,
+    named,
     slots_of,
 )
 from fdbr.core.array_modules import has_method, is_a, is_array
@@ -65,6 +72,7 @@ _BUFFERS = (bytearray, array.array, memoryview)
 _INITIALISERS = frozenset(
     {"__init__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"}
 )
+_NAMED = ("__name__", "__qualname__", "__doc__", "__module__")
 _KEPT = 64  # newest results of a memoised function that are watched
 
 
@@ -141,6 +149,8 @@ class FreeVariables:
         self.names: set[str] = set()  # attributes that code mentions, of any object
         self.any_name = False  # whether it may read attributes by computed names
         self._open: list[_OpenNamespace] = []
+        self._of_instances: set[type] = set()
+        self._unwatched = ""  # why functions of a module that was found cannot be replayed
         self._seen: set[int] = set()
         self._waiting = list(roots)
         self._home = home(self._waiting)
@@ -149,11 +159,13 @@ class FreeVariables:
                 self._visit(self._waiting.pop())
             for namespace in self._open:
                 self._visit_namespace(namespace)
+        if self.any_name:  # for example `getattr(time, name)`
+            self._refuse(self._unwatched)
 
     def _visit_namespace(self, namespace: _OpenNamespace) -> None:
         names = self.names.intersection(namespace.candidates)
         if self.any_name and namespace.whole:
-            names = set(namespace.candidates)
+            names.update(name for name in namespace.candidates if name[:2] != "__")
         for name in names - namespace.asked:
             namespace.asked.add(name)
             if namespace.watched:
@@ -178,11 +190,14 @@ class FreeVariables:
             return
         self._seen.add(id(value))
         self.values.append(value)
-        if is_a(value, ENDS) or value is MISSING:
+        if value is MISSING or is_end(value):
             return
         if is_a(value, np.ndarray):
             self._visit_array(value)
-        elif is_array(value):
+        elif is_a(value, np.ufunc):
+            if set("".join(value.types)) <= set("O->"):
+                self._refuse(f"it can call {value.__name__}, a ufunc of a Python function")
+        elif is_array(value) and type(value) is not np.void:
             pass  # another array module's arrays are compared with copies
         elif is_a(value, FunctionType):
             self._visit_function(value)
@@ -190,7 +205,7 @@ class FreeVariables:
             self._visit_class(value)
         elif is_a(value, MethodType):
             self._waiting += (value.__func__, value.__self__)
-        elif is_a(value, BuiltinFunctionType):
+        elif is_a(value, BuiltinFunctionType | MethodWrapperType):
             self._visit_builtin(value)
         elif is_a(value, functools.partial):
             self._waiting += (value.func, value.args, value.keywords, vars(value))
@@ -199,8 +214,12 @@ class FreeVariables:
             self._waiting += filter(None, made_of)
         elif is_a(value, ModuleType):
             self._visit_module(value)
+        elif is_a(value, random.SystemRandom):
+            self._refuse("it can draw from a SystemRandom, which has no seed")
         elif is_a(value, GENERATORS):
             pass  # `RandomStates` compares their states
+        elif is_a(value, CellType):
+            self._visit_cell("a cell", value, watched=True)
         elif (found := computed_namespace(value)) is not None:
             space, names = found
             self._open.append(
@@ -222,14 +241,19 @@ class FreeVariables:
 
     def _visit_builtin(self, value: Any) -> None:
         """Visit a C function or method; functions such as `time.time` cannot be watched."""
-        self._refuse(impure_function(value.__module__ or "", value.__name__))
-        if not is_a(value.__self__, ModuleType):
-            self._waiting.append(value.__self__)
+        held = value.__self__
+        self._refuse(impure_function(getattr(value, "__module__", None) or "", value.__name__))
+        if is_a(held, type):
+            self._refuse(impure_method(held, (value.__name__,)))
+        if not is_a(held, ModuleType):
+            self._waiting.append(held)
 
     def _visit_module(self, value: ModuleType) -> None:
         space = vars(value)
-        self._open.append(_OpenNamespace(f"{value.__name__}.", space, space))
-        if not is_library(space) and "__getattr__" in space:
+        user = not is_library(space)
+        self._unwatched = self._unwatched or impure_function(value.__name__, "a function")
+        self._open.append(_OpenNamespace(f"{value.__name__}.", space, space, whole=user))
+        if user and "__getattr__" in space:
             self._waiting.append(space["__getattr__"])
             self.objects.append(space)  # an attribute added later hides `__getattr__`
 
@@ -242,24 +266,16 @@ class FreeVariables:
             self._waiting += (function.__defaults__, function.__kwdefaults__)
         names = function.__code__.co_freevars
         for name, cell in zip(names, function.__closure__ or (), strict=True):
-            if (id(cell), None) in self._inputs:
-                continue
-            with contextlib.suppress(ValueError):  # the cell is empty
-                held = cell.cell_contents
-                # A dict that fdbr made is not watched itself; its values may be the user's.
-                ours = type(held) is dict and is_ours(space)
-                self._waiting += held.values() if ours else (held,)
-            if not foreign:
-                self.cells[id(cell)] = name, cell
+            self._visit_cell(name, cell, not foreign, is_ours(space))
         if foreign:
             self._visit_foreign(function)
             return
         self.functions.append(function)
         found = mentions(function.__code__)
         self._mention(found, function.__name__ not in _INITIALISERS)
-        if found.any_variable:
-            self._refuse(f"it looks for variables by name, with {found.any_variable}")
+        self._refuse(found.world)
         own = vars(function)
+        self._open.append(_OpenNamespace(f"{function.__name__}.", named(function), _NAMED))
         self._open.append(_OpenNamespace(f"{function.__name__}.", own, own))
         if not found.variables.isdisjoint(LOOKUPS):
             self.objects.append(own)
@@ -271,6 +287,16 @@ class FreeVariables:
                 self._watch("", builtin, name)
         for name, level in found.modules:
             self._import(name, level, space)
+
+    def _visit_cell(self, name: str, cell: CellType, watched: bool, ours: bool = False) -> None:
+        if (id(cell), None) in self._inputs:
+            return
+        with contextlib.suppress(ValueError):  # the cell is empty
+            held = cell.cell_contents
+            # A dict that fdbr made is not watched itself; its values may be the user's.
+            self._waiting += held.values() if ours and type(held) is dict else (held,)
+        if watched:
+            self.cells[id(cell)] = name, cell
 
     def _mention(self, found: Mentions, sets: bool = True) -> None:
         self.names |= found.attributes
@@ -314,9 +340,12 @@ class FreeVariables:
         if is_a(cls, abc.ABCMeta):
             self._watch("", REGISTRATIONS, "what counts as of an abstract class")
         if is_library_class(cls):
+            made = cls not in self._of_instances  # code may call the class itself
+            self._refuse(impure_function(cls.__module__, cls.__qualname__) if made else "")
             self._refuse(impure_method(cls, self.names))
             return
         self.classes.append(cls)
+        self._open.append(_OpenNamespace(f"{cls.__name__}.", named(cls), _NAMED[:2]))
         if type(cls) is not type:
             self._waiting.append(type(cls))
         names = {name for base in cls.__mro__ for name in vars(base)}
@@ -342,6 +371,11 @@ class FreeVariables:
     def _visit_object(self, value: Any) -> None:
         cls = type(value)
         self._waiting.append(cls)
+        self._of_instances.update(cls.__mro__)
+        is_written = is_a(value, io.IOBase) and (value.closed or not value.readable())
+        if has_method(cls, "__next__") and not is_written:
+            self._refuse(f"it can read from a {cls.__name__}, which is used up")
+        self._refuse(hidden_state(value))
         if is_a(value, CONTAINERS):
             self.containers.append(value)
             self._waiting += parts_of(value, self._inputs)
@@ -360,8 +394,6 @@ class FreeVariables:
             self._waiting += [slots.get(name) for name in slots]
             return
         if cls.__module__ == "builtins" or is_ours({"__name__": cls.__module__}):
-            if has_method(cls, "__next__"):
-                self._refuse(f"it can read from a {cls.__name__}, which is used up")
             # Wrappers of fdbr, such as the result of `jit`, hold the wrapped function here.
             self._waiting += filter(inspect.isroutine, (dict_of(value) or {}).values())
         elif is_library_class(cls):
@@ -390,18 +422,17 @@ class FreeVariables:
         elif is_a(value, operator.attrgetter | operator.methodcaller):
             for text in value.__reduce__()[1]:
                 self.names.update(str(text).split("."))
-        elif is_a(value, io.IOBase):
-            if not value.closed and value.readable():
-                self._refuse(f"it can read from a file ({cls.__name__})")
-        elif has_method(cls, "__next__"):
-            self._refuse(f"it can read from a {cls.__name__}, which is used up")
-        elif not any(
+        elif not is_a(value, SimpleNamespace) and not any(
             inspect.isfunction(part) for base in cls.__mro__ for part in vars(base).values()
         ):
             self._visit_own_object(value)  # without Python methods, only user code reads it
         elif (own := dict_of(value)) is not None:
             self.containers.append(own)
-            self._waiting += [part for part in own.values() if not is_library_object(part)]
+            self._waiting += [
+                part
+                for part in own.values()
+                if is_a(part, io.IOBase | SimpleNamespace) or not is_library_object(part)
+            ]
 
     def _visit_memoised(self, value: Any) -> None:
         """Visit a memoised function: its stored results must stay, as replays do not call it."""

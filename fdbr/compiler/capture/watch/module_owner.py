@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.capture.watch.containers import CONTAINERS, ENDS, UNCHANGING
+from fdbr.compiler.capture.watch.containers import CONTAINERS, UNCHANGING, is_end
 
 __all__ = ["home", "is_library", "is_library_class", "is_library_object", "is_ours", "is_standard"]
 
@@ -50,6 +50,7 @@ def is_library_class(cls: type) -> bool:
 
 def is_library_object(value: Any) -> bool:
     """Return whether a value is a non-container object of a library's class."""
-    if isinstance(value, (*ENDS, *CONTAINERS, *UNCHANGING, FunctionType, MethodType, type)):
+    known = (*CONTAINERS, *UNCHANGING, FunctionType, MethodType, type)
+    if is_end(value) or isinstance(value, known):
         return False
     return not isinstance(value, np.ndarray) and is_library_class(type(value))

@@ -3,7 +3,7 @@
 import abc
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from types import MemberDescriptorType
 from typing import Any
@@ -17,6 +17,7 @@ __all__ = [
     "Space",
     "computed_namespace",
     "dict_of",
+    "named",
     "slots_of",
 ]
 
@@ -83,56 +84,29 @@ def dict_of(value: Any) -> dict[str, Any] | None:
     return found if is_a(found, dict) else None
 
 
-class _Local:
-    """The attributes of a `threading.local` in the current thread."""
+class Computed:
+    """A namespace whose values a function computes of a name and a default."""
 
-    def __init__(self, value: threading.local) -> None:
-        self._value = value
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute of the instance; methods of its class are new objects each time."""
-        return vars(self._value).get(name, default)
-
-
-class _Context:
-    """The value of a context variable."""
-
-    def __init__(self, variable: "ContextVar[Any]") -> None:
-        self._variable = variable
+    def __init__(self, get: Callable[[str, Any], Any]) -> None:
+        self._get = get
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value."""
-        return self._variable.get(default)
+        """Return a value."""
+        return self._get(name, default)
 
 
-class _Referent:
-    """Whether the referent of a weak reference is alive."""
-
-    def __init__(self, reference: "weakref.ref[Any]") -> None:
-        self._reference = reference
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return whether it is alive."""
-        return self._reference() is not None
+_tokens: dict[Any, Any] = {}
 
 
-class _Registrations:
-    """The registrations of abstract classes, as a token that changes with them."""
-
-    def __init__(self) -> None:
-        self._known: Any = None
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the token: the same object while registrations do not change."""
-        token = abc.get_cache_token()
-        if token != self._known:
-            self._known = token
-        return self._known
+def _registrations(name: str, default: Any) -> Any:
+    """Return a token: the same object while the registrations of abstract classes are the same."""
+    token = abc.get_cache_token()
+    return _tokens.setdefault(token, token)
 
 
-REGISTRATIONS = _Registrations()
+REGISTRATIONS = Computed(_registrations)
 
-Space = Mapping[str, Any] | Slots | _Local | _Context | _Referent | _Registrations
+Space = Mapping[str, Any] | Slots | Computed
 
 
 def computed_namespace(value: Any) -> tuple[Space, list[str]] | None:
@@ -140,10 +114,15 @@ def computed_namespace(value: Any) -> tuple[Space, list[str]] | None:
 
     The names are empty if any attribute may be read.
     """
-    if is_a(value, threading.local):
-        return _Local(value), []
+    if is_a(value, threading.local):  # methods of its class are new objects each time
+        return Computed(lambda name, default: vars(value).get(name, default)), []
     if is_a(value, ContextVar):
-        return _Context(value), [value.name]
+        return Computed(lambda _, default: value.get(default)), [value.name]
     if is_a(value, weakref.ref):
-        return _Referent(value), ["what is referred to"]
+        return Computed(lambda *_: value() is not None), ["what is referred to"]
     return None
+
+
+def named(value: Any) -> Space:
+    """Return the attributes of a function or class that are in no dictionary, as its name."""
+    return Computed(lambda name, default: getattr(value, name, default))
