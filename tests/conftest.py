@@ -29,14 +29,13 @@ import pytest
 import shadow
 from garbage import set_aside
 from hypothesis import HealthCheck, settings
+from sizes import use_kernels_from
 
 from fdbr import backend
-from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.reduce import reduce
 from fdbr.backends.cpu.library.small_linalg import matrices
 from fdbr.compiler.engine.budget import UNLIMITED, Budget
 from fdbr.core import devices
-from fdbr.ops.declare import large, select
 
 # Hypothesis reads the source of a test for each of its parameters, twice.
 hypothesis.core.function_digest = functools.cache(hypothesis.core.function_digest)
@@ -85,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--jit"):
         os.environ["FDBR_TEST_JIT"] = "1"  # for ops/cases.py, also in the workers of xdist
     if config.getoption("--kernels"):
-        large.LEAST = select.LEAST = kernels.LEAST = 0
+        use_kernels_from(0, pytest.MonkeyPatch())
         reduce._SHORTEST = reduce._NARROW = matrices.MANY = 1
 
 

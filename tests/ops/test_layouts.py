@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from sizes import use_kernels_from, use_threads_from
 
 import fdbr
 from benchmarks.operations.measuring import programs
 from benchmarks.operations.program import Draw, Program
 from fdbr import ops
 from fdbr.backends.cpu import kernels
-from fdbr.ops.declare import large
 from ops.layouts import LAYOUTS, REPEATED
 
 PROGRAMS = {name: program for name, program in programs().items() if program.alike}
@@ -116,9 +116,8 @@ def test_layer_norm_takes_large_images_in_every_layout():
 def test_an_operation_divided_among_threads_gives_the_same_in_every_layout(name, monkeypatch):
     monkeypatch.setattr(kernels, "elementwise", lambda *_: None)
     monkeypatch.setattr(kernels, "reduced", lambda *_: None)
-    monkeypatch.setattr(large, "LEAST", 1 << 9)
-    monkeypatch.setattr(large, "_LONG", 1 << 9)
-    monkeypatch.setattr(large, "_SHARE", 1 << 7)
+    use_kernels_from(1 << 9, monkeypatch)
+    use_threads_from(1 << 9, 1 << 7, monkeypatch)
     check(PROGRAMS[name], 256, "d", ("channels_last", "strided", "first_repeated"), False)
 
 

@@ -1,14 +1,16 @@
 """Variances, squared errors and cross entropies of large arrays: one pass in place of several."""
 
+import math
+
 import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from sizes import use_kernels_from
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu import kernels
 from fdbr.testing import check_grads
 
 PROGRAMS = {
@@ -29,11 +31,8 @@ PROGRAMS = {
 def large(request, monkeypatch):
     """Arrays of any size are large, or none is."""
     from fdbr.backends.cpu.library.reduce import reduce
-    from fdbr.ops.declare import large, select
 
-    least = 0 if request.param else 1 << 60
-    for module in (large, select, kernels):
-        monkeypatch.setattr(module, "LEAST", least)
+    use_kernels_from(0 if request.param else math.inf, monkeypatch)
     monkeypatch.setattr(reduce, "_SHORTEST", 2)
     monkeypatch.setattr(reduce, "_NARROW", 2)
     return request.param

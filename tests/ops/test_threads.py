@@ -10,18 +10,22 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from sizes import use_kernels_from, use_threads_from
 
 import fdbr
 from fdbr import ops
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.library import products
+from fdbr.backends.cpu.library import (
+    activations,
+    elementwise,
+    products,
+    rows,
+    softmax,
+    vectorized,
+)
 from fdbr.core.primitive import registry
 from fdbr.core.util import threads
 from fdbr.core.util.threads import available, divide
-from fdbr.ops.declare import large
-from fdbr.ops.elementwise import logistic
-from fdbr.ops.nn.activations import nonlinearities
-from fdbr.ops.nn.losses import softmax_losses as losses
 
 PARAMS = {
     "elu": {"above": 1.0, "scale": 1.5, "alpha": 2.0},
@@ -58,15 +62,15 @@ def small(monkeypatch):
     """Arrays of a few kilobytes are large, and no kernel computes them."""
     monkeypatch.setattr(kernels, "elementwise", lambda *_: None)
     monkeypatch.setattr(kernels, "reduced", lambda *_: None)
-    monkeypatch.setattr(logistic, "_FEW", 0)  # and none is too small for what large ones have
-    monkeypatch.setattr(nonlinearities, "_FEW", 0)
-    monkeypatch.setattr(large, "LEAST", 1 << 12)
-    monkeypatch.setattr(large, "_LONG", 1 << 12)
-    monkeypatch.setattr(large, "_SHARE", 1 << 10)
+    # and none is too small for what large ones have
+    monkeypatch.setattr(vectorized, "_FEW_SIGMOID", 0)
+    monkeypatch.setattr(activations, "_FEW", 0)
+    use_kernels_from(1 << 12, monkeypatch)
+    use_threads_from(1 << 12, 1 << 10, monkeypatch)
     monkeypatch.setattr(products, "_MANY", 1 << 10)
     monkeypatch.setattr(products, "_SHARE", 1 << 8)
-    monkeypatch.setattr(losses, "_LONG", 1 << 12)
-    monkeypatch.setattr(losses, "_SHARE", 1 << 10)
+    monkeypatch.setattr(softmax, "_LONG", 1 << 12)
+    monkeypatch.setattr(softmax, "_SHARE", 1 << 10)
 
 
 def refused(*args):
@@ -189,10 +193,10 @@ from fdbr import ops
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library import products
 from fdbr.core.util import threads
-from fdbr.ops.declare import large
+from fdbr.backends.cpu.library import elementwise
 
 threads.available = lambda: 4
-large._LONG, large._SHARE = 1 << 12, 1 << 10
+elementwise.LONG, elementwise.SHARE = 1 << 12, 1 << 10
 x = np.linspace(-3.0, 3.0, 10_000)
 expected = ops.softplus(x)
 
@@ -258,8 +262,9 @@ def test_values_and_gradients_are_the_same_to_the_last_bit(name, dtype, four, sm
     for x in layouts(dtype):
         divided = both(x)
         with monkeypatch.context() as whole:
-            whole.setattr(large, "divide", refused)
-            whole.setattr(large, "_LONG", sys.maxsize)
+            for module in (elementwise, rows):
+                whole.setattr(module, "divide", refused)
+            use_threads_from(sys.maxsize, 1, whole)
             expected = both(x)
         for one, other in zip(divided, expected, strict=True):
             assert one.dtype == other.dtype == dtype
@@ -292,13 +297,13 @@ def test_transformations_of_large_arrays_give_what_they_give_for_small_ones(
 
     x = np.linspace(0.1, 0.9, 2000)
     divided = transformed(x)
-    monkeypatch.setattr(large, "_LONG", sys.maxsize)
+    use_threads_from(sys.maxsize, 1, monkeypatch)
     for one, other in zip(divided, transformed(x), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
 
 
 def test_small_arrays_are_not_divided(monkeypatch):
-    monkeypatch.setattr(large, "divide", refused)
+    monkeypatch.setattr(elementwise, "divide", refused)
     monkeypatch.setattr(products, "divide", refused)
     x = np.ones((70, 70))
     fdbr.grad(lambda x: ops.sum(ops.gelu(x)))(x)
@@ -306,7 +311,7 @@ def test_small_arrays_are_not_divided(monkeypatch):
 
 
 def test_large_arrays_are_divided(monkeypatch):
-    monkeypatch.setattr(large, "divide", refused)
+    monkeypatch.setattr(elementwise, "divide", refused)
     monkeypatch.setattr(products, "divide", refused)
     with pytest.raises(AssertionError, match="divided"):
         ops.erfinv(np.ones((1024, 512)))  # a kernel computes it in float32
@@ -339,8 +344,8 @@ def test_losses_of_many_examples_are_the_same_to_the_last_bit(shape, dtype, four
     labels = rng.integers(0, shape[-1], shape[:-1])
     both = []
     for long in (1 << 40, 1 << 10):
-        monkeypatch.setattr(losses, "_LONG", long)
-        monkeypatch.setattr(losses, "_SHARE", long)
+        monkeypatch.setattr(softmax, "_LONG", long)
+        monkeypatch.setattr(softmax, "_SHARE", long)
         loss = fdbr.value_and_grad(lambda x: ops.sum(ops.softmax_cross_entropy(x, labels)))
         both.append(loss(x))
     assert both[0][0].dtype == both[1][0].dtype == dtype

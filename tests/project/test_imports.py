@@ -24,14 +24,7 @@ FLOORS = (
 
 # Eager operations call the kernels of the CPU themselves, until dispatch finds these by the array
 # module of the operands.  This list may only become shorter.
-UPWARD = {
-    *("core.array_modules", "ops.declare.elementwise", "ops.declare.expression_of"),
-    *("ops.declare.select", "ops.declare.sums", "ops.declare.unbroadcast"),
-    *("ops.dtypes", "ops.elementwise.complex_parts", "ops.elementwise.vectorized"),
-    "ops.reductions.cumulative",
-    *("ops.reductions.reduce", "ops.reductions.row_iteration", "ops.reductions.scans"),
-    "ops.reductions.squared_error",
-}
+UPWARD = {"ops.reductions.row_iteration"}
 
 # `asarray` stacks what it is given, and `stack` takes what `asarray` takes.
 MUTUAL = {("fdbr.ops.shape.creation", "fdbr.ops.shape.manipulation")}

@@ -20,7 +20,7 @@ from fdbr.train import optim
 
 pytestmark = pytest.mark.usefixtures("two_devices")
 
-FEW, MANY = 60, 120
+FEW, MANY = 30, 60
 GROWTH = 2.2
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.core.routine import Routine
 from fdbr.core.tracer import Tracer
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
@@ -151,11 +152,21 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
     divisor = _count(x.shape, axes) - correction
     divisor = divisor if divisor > 0 else 0
+    if type(x) is np.ndarray:
+        found = variance.host(x, axes, divisor, keepdims)
+        if found is not None:
+            return found
     if is_complex(x):
         deviation = x - _mean(x, axes=axes, keepdims=True)
         return _sum((deviation * deviation.conj()).real, axes=axes, keepdims=keepdims) / divisor
     squares = squares_about_mean(x, axes)
     return (squares if keepdims else _reshape(squares, to=_rest(x.shape, axes))) / divisor
+
+
+@Routine
+def variance(x: Any, axes: tuple[int, ...], divisor: float, keepdims: bool) -> Any:
+    """Return the variance of an array; `None` where the composition of operations is as good."""
+    return None
 
 
 @public("fdbr.ops")

@@ -62,14 +62,22 @@ def _sums_at_once(x: Any) -> bool:
 @implement(squared_error._about_mean.primitive, np)
 def _about_mean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     mean = accumulate(x, axes, keepdims=True) / math.prod([x.shape[axis] for axis in axes])
+    return by_rows(squared_error.squares, axes, x, mean), mean
+
+
+@implement(reduce.variance, np)
+def _variance(x: Any, axes: tuple[int, ...], divisor: float, keepdims: bool) -> Any:
+    if not x.ndim or x.dtype.char not in "fd":
+        return None
+    mean = accumulate.host(x, axes, True) / math.prod([x.shape[axis] for axis in axes])
     if reduces_by_kernel(x):
-        return by_rows(squared_error.squares, axes, x, mean), mean
+        squares = by_rows(squared_error.squares, axes, x, mean)
+        if not keepdims:
+            squares = squares.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
+        return squares / divisor
     deviation = x - mean
-    if type(deviation) is np.ndarray:
-        deviation *= deviation
-    else:
-        deviation = deviation * deviation
-    return accumulate(deviation, axes, keepdims=True), mean
+    deviation *= deviation
+    return accumulate.host(deviation, axes, keepdims) / divisor
 
 
 # --- positions of extrema -------------------------------------------------------------

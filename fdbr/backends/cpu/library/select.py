@@ -11,7 +11,7 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.codegen.math import arithmetic
 from fdbr.backends.cpu.kernels import LEAST
-from fdbr.backends.cpu.library.elementwise import with_kernels, with_threads
+from fdbr.backends.cpu.library.elementwise import with_threads
 from fdbr.core.primitive import implement
 from fdbr.ops.elementwise.comparison import where
 
@@ -21,23 +21,23 @@ _FEW = 1 << 13  # elements, below which NumPy is as fast
 _BITS = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
-def _where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
-    if type(condition) is np.ndarray:
-        return choose(condition, x, y)
-    return np.where(condition, x, y)
-
-
-implement(where.primitive, np)(with_kernels(where.primitive, _where))
-
-
-def choose(condition: Any, x: Any, y: Any) -> Any:
+@implement(where.primitive, np)
+def choose(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     """Return ``np.where(condition, x, y)``, identical in every bit."""
-    if condition.size < _FEW or condition.dtype != bool:
-        return np.where(condition, x, y)
-    if condition.nbytes >= LEAST // 4:
-        found = kernels.elementwise("where", arithmetic.where, (condition, x, y))
-        if found is not None:
-            return found
+    if type(condition) is not np.ndarray or condition.size < _FEW or condition.dtype != bool:
+        if not (_is_large(x) or _is_large(y)):
+            return np.where(condition, x, y)
+    elif condition.nbytes < LEAST // 8 and not (_is_large(x) or _is_large(y)):
+        return _by_bits(condition, x, y)
+    found = kernels.elementwise("where", arithmetic.where, (condition, x, y))
+    return np.where(condition, x, y) if found is None else found
+
+
+def _is_large(value: Any) -> bool:
+    return type(value) is np.ndarray and value.nbytes >= LEAST
+
+
+def _by_bits(condition: Any, x: Any, y: Any) -> Any:
     dtype = np.result_type(x, y)
     if dtype.kind not in "fiu" or dtype.itemsize not in _BITS:
         return np.where(condition, x, y)

@@ -51,6 +51,12 @@ def _sum(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return _accumulate(x, axes, keepdims)
 
 
+@implement(reduce._mean.primitive, np)
+def _mean(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    count = math.prod([x.shape[i] for i in axes])
+    return _sum(xp, x, axes=axes, keepdims=keepdims) / count
+
+
 @implement(reduce._sum_of_rows.primitive, np)
 def _sum_of_rows(xp: Any, x: Any) -> Any:
     """Sum along the first axis; BLAS sums a matrix two to four times faster than NumPy."""

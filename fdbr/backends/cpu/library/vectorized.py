@@ -131,7 +131,7 @@ def _expit(x: Any) -> Any:
     small = np.abs(x)
     np.negative(small, out=small)
     np.exp(small, out=small)
-    out = choose(x < 0, small, 1)
+    out = choose(np, x < 0, small, 1)
     small += 1
     out /= small
     return out
@@ -247,6 +247,13 @@ for _operation, _value in (
     (arithmetic._half_integer_power, _half_integer_power),
 ):
     implement(_operation.primitive, np)(with_kernels(_operation.primitive, _value))
+
+
+def _clipped(xp: Any, x: Any, *, low: float, high: float) -> Any:
+    return _held(x, low, high) if type(x) is np.ndarray else arithmetic.held(x, low, high)
+
+
+implement(arithmetic._clipped.primitive, np)(with_kernels(arithmetic._clipped.primitive, _clipped))
 
 
 @implement(arithmetic.held, np)

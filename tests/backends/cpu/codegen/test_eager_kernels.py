@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import math
 import operator
 
 import hypothesis.extra.numpy as hnp
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from ops.cases import CASES, few
+from sizes import use_kernels_from
 
 import fdbr
 from fdbr import ops
@@ -18,7 +20,6 @@ from fdbr.backends.cpu.codegen import eager_kernels
 from fdbr.backends.cpu.codegen.math import functions
 from fdbr.backends.cpu.library.reduce import reduce
 from fdbr.backends.cpu.runtime import machine, pool
-from fdbr.ops.declare import large, select
 
 OPERATORS = {"add": operator.add, "mul": operator.mul, "sub": operator.sub, "div": operator.truediv}
 
@@ -26,8 +27,7 @@ OPERATORS = {"add": operator.add, "mul": operator.mul, "sub": operator.sub, "div
 @pytest.fixture
 def small(monkeypatch):
     """Arrays of any size are large."""
-    for module in (large, select, kernels):
-        monkeypatch.setattr(module, "LEAST", 0)
+    use_kernels_from(0, monkeypatch)
     monkeypatch.setattr(reduce, "_SHORTEST", 1)
     monkeypatch.setattr(reduce, "_NARROW", 1)
 
@@ -301,8 +301,7 @@ def test_every_operation_is_the_same_by_kernels(case, small):
         except TypeError:
             return  # what has no derivative says so either way
         with pytest.MonkeyPatch.context() as patch:
-            for module in (large, select, kernels):
-                patch.setattr(module, "LEAST", 1 << 60)
+            use_kernels_from(math.inf, patch)
             desired = both(args)
         for one, other in zip(*map(fdbr.tree.leaves, (found, desired)), strict=True):
             assert one.dtype == other.dtype

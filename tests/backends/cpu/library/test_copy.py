@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.library import copy
+from fdbr.backends.cpu.library import copies, copy
 from fdbr.backends.cpu.runtime import pool
 from fdbr.core.array_modules import copy_of
 from fdbr.ops.indexing import reading
@@ -23,7 +23,7 @@ CUTS = [slice(None), slice(1, None), slice(None, 1), slice(None, None, 2), slice
 def small(monkeypatch):
     """Arrays of any size are large, and every row is long."""
     monkeypatch.setattr(copy, "LEAST", 0)
-    monkeypatch.setattr(fdbr.backends.cpu.kernels, "LEAST", 0)
+    monkeypatch.setattr(copies, "LEAST", 0)
     monkeypatch.setattr(copy, "_ROW", 1)
     monkeypatch.setattr(copy, "_SHARE", 64)
     monkeypatch.setattr(pool, "thread_count", lambda: 3)
