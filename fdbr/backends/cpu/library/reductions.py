@@ -54,9 +54,9 @@ def _squared_distance(xp: Any, x: Any, y: Any, *, axes: tuple[int, ...]) -> Any:
     return by_rows(squared_error.squares, axes, x, y)
 
 
-@implement(squared_error.sums_at_once, np)
-def _sums_at_once(x: Any) -> bool:
-    return x.dtype.char in "fd" and x.nbytes >= LEAST
+implement(squared_error.squared_distance, np, least=LEAST)(
+    squared_error.squared_distance.definition
+)
 
 
 @implement(squared_error._about_mean.primitive, np)

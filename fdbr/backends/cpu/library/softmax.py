@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.rows import along_rows, by_rows
+from fdbr.backends.cpu.library.rows import along_rows, by_rows, reduces_by_kernel
 from fdbr.core.primitive import implement, registry
 from fdbr.core.tracer import Tracer
 from fdbr.core.util.threads import divide, slices
@@ -22,16 +22,63 @@ _MANY = 1 << 10  # elements, below which moving the axis does not pay
 _LONG = 1 << 22  # bytes of logits from which on examples are divided among threads
 _SHARE = 1 << 19  # bytes that a thread computes at a time
 _NUMBERS = 1 << 6  # numbers that Python sums faster than NumPy
+_largest: Any = np.maximum.reduce
 
-for _name in ("softmax", "log_softmax"):
-    implement(registry[_name], np)(along_rows(registry[_name]))
+
+def _of_small(name: str) -> Any:
+    """Return a decorator that registers a function of arrays that are too small for a kernel."""
+    primitive = registry[name]
+    of_large = along_rows(primitive)
+
+    def register(function: Any) -> Any:
+        @implement(primitive, np)
+        def of_any(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+            if type(x) is not np.ndarray or not (x.ndim and x.size):
+                return primitive.value(np, x, axes=axes)
+            if reduces_by_kernel(x):
+                return of_large(np, x, axes=axes)
+            return function(x, axes)
+
+        return function
+
+    return register
+
+
+@_of_small("softmax")
+def _softmax(x: Any, axes: tuple[int, ...]) -> Any:
+    weights, _ = _minus_max(x, axes, math.nan)
+    np.exp(weights, out=weights)
+    weights *= 1 / accumulate.host(weights, axes, keepdims=True)
+    return weights
+
+
+@_of_small("log_softmax")
+def _log_softmax(x: Any, axes: tuple[int, ...]) -> Any:
+    shifted, _ = _minus_max(x, axes, math.nan)
+    shifted -= np.log(accumulate.host(np.exp(shifted), axes, keepdims=True))
+    return shifted
+
+
+_logsumexp = registry["logsumexp"]
+
+
+@implement(_logsumexp, np)
+def _logsumexp_of_small(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if type(x) is not np.ndarray or not (x.ndim and x.size) or reduces_by_kernel(x):
+        return _logsumexp.value(np, x, axes=axes)
+    shifted, largest = _minus_max(x, axes, 0)
+    total = accumulate.host(np.exp(shifted, out=shifted), axes, keepdims=True)
+    if not total.all():  # some rows have only -inf
+        return _logsumexp.value(np, x, axes=axes)
+    out = largest + np.log(total)
+    return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
 
 @implement(minus_max, np)
 def _minus_max(x: Any, axes: tuple[int, ...], replacement: float) -> tuple[Any, Any]:
     if not x.size or dtype_kind(x.dtype) != "f":
         return minus_max.definition(x, axes, replacement)  # type: ignore[no-any-return]
-    largest = max_along.host(x, axes)
+    largest = _largest(x, axes, None, None, True)
     if largest.size <= _NUMBERS:
         finite = math.isfinite(sum(largest.reshape(-1).tolist()))
     else:
@@ -83,8 +130,13 @@ def _max_and_sum(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
 @implement(hard_losses, np)
 def _hard_losses(logits: Any, labels: Any) -> Any:
     """Compute the losses without the softmax, which only derivatives need."""
-    few = logits.shape[-1] < _FEW and logits.size >= _MANY
+    few, axes = logits.shape[-1] < _FEW and logits.size >= _MANY, (logits.ndim - 1,)
     if few or isinstance(labels, Tracer):
         return hard_losses.definition(logits, labels)
-    largest, total = by_rows(_max_and_sum, (logits.ndim - 1,), logits)
+    if reduces_by_kernel(logits):
+        largest, total = by_rows(_max_and_sum, axes, logits)
+    else:
+        largest = _largest(logits, axes, None, None, True)
+        weights = logits - largest
+        total = accumulate.host(np.exp(weights, out=weights), axes, keepdims=True)
     return label_losses(np, logits, labels, largest, total)
