@@ -4,13 +4,16 @@ import math
 from typing import Any
 
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.library import copies, elementwise, reductions, rows, scans, select
+from fdbr.backends.cpu.library import adam, copies, elementwise, reductions, rows, scans, select
+from fdbr.backends.cpu.library.conv import planner
 from fdbr.ops.declare import cotangent_products, unbroadcast
+from fdbr.ops.reductions import squared_error
 
-_MODULES = kernels, copies, elementwise, reductions, rows, scans, select
+_MODULES = kernels, adam, copies, elementwise, planner, reductions, rows, scans, select
 _ROUTINES = (
     cotangent_products.cotangent_product,
     cotangent_products.summed_product,
+    squared_error.squared_distance,
     unbroadcast.converted,
 )
 
