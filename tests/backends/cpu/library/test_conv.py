@@ -82,7 +82,9 @@ def assert_all_same(geometry, groups, x, weight, y, bias):
 @settings(max_examples=60)
 @given(problems())
 def test_kernels_do_what_columns_do(problem):
-    assert_all_same(*problem)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(planner, "_WORTH", 0)
+        assert_all_same(*problem)
 
 
 def large(batch=16, channels=40, outputs=70, length=24, kernel=3, stride=1, dtype=np.float32):

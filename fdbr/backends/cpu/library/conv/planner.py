@@ -7,7 +7,8 @@ Eager operations and compiled programs ask here, so both compute alike:
 - Sums over the elements of windows (`windows`), if a group has few channels, as in depthwise
   convolutions, so that tiles of products would be mostly empty.
 - Products whose columns are built in the cache (`correlations`) otherwise.
-- The definition (`fdbr.ops.nn.convolution.im2col`) for numbers without kernels.
+- The definition (`fdbr.ops.nn.convolution.im2col`) for numbers without kernels, and for few
+  multiplications.
 
 Arrays have their examples first in memory or last, as compiled programs lay them out.
 """
@@ -49,6 +50,7 @@ from fdbr.ops.nn.windows import Geometry, Sizes
 __all__ = ["correlate", "correlate_kernel", "correlate_transposed"]
 
 _COLUMNS = 1 << 22  # bytes of columns made at a time, to stay in the caches
+_WORTH = 1 << 18  # multiplications, below which the definition takes as long as a kernel
 _RESULTS = 4  # channels of results in a group, up to which tiles of products are mostly empty
 _INPUTS = 32  # channels that are summed, up to which windows are read without columns then
 _APART = 4  # the same if stride > 1, where neighbouring windows are not adjacent in memory
@@ -67,7 +69,7 @@ def correlate(
     elif _is_direct(x, geometry, len(weight), groups):
         x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
         found = over_windows(x, weight, bias, windows_of(geometry), counts, groups)
-    else:
+    elif weight.size * math.prod(counts) * len(x) >= _WORTH:
         found = correlation(x, weight, bias, _axes(geometry, size), groups, positive)
         if found is not None:
             return found
@@ -85,7 +87,9 @@ def correlate_transposed(y: Any, weight: Any, geometry: Geometry, groups: int, s
     if geometry_back is not None and _is_direct(y, geometry_back, groups * inputs, groups):
         weight = im2col.swapped_and_flipped(np, weight, groups)
         return correlate(y, weight, None, geometry_back, groups)
-    found = transposed_correlation(y, weight, _axes(geometry, size), groups)
+    found = None
+    if weight.size * math.prod(counts) * len(y) >= _WORTH:
+        found = transposed_correlation(y, weight, _axes(geometry, size), groups)
     if found is None:
         return im2col.correlate_transposed(np, y, weight, geometry, groups, size, _COLUMNS)
     return found
@@ -96,13 +100,14 @@ def correlate_kernel(x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
     size, counts, inputs = tuple(x.shape[2:]), tuple(y.shape[2:]), x.shape[1] // groups
     if is_small(geometry, x.shape[1], len(y) * math.prod(counts), x, y):
         return correlate_kernel_small(x, y, geometry, groups)
+    found = None
     if _is_direct(x, geometry, y.shape[1], groups):
         x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
         found = by_position(x, y, windows_of(geometry), inputs)
         found = found if found is None else accumulate(found, 0)
     elif _is_pointwise(geometry) and x.dtype == y.dtype:
         return _mixed(x, y, groups)
-    else:
+    elif y.size * inputs * math.prod(geometry.kernel) >= _WORTH:
         found = inner_correlation(x, y, _axes(geometry, size), groups)
     if found is None:
         return im2col.correlate_kernel(np, x, y, geometry, groups, _COLUMNS)
