@@ -5,10 +5,12 @@ from typing import Any
 
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.ops.declare import cotangent_products, unbroadcast
+from fdbr.ops.reductions import squared_error
 
 _ROUTINES = (
     cotangent_products.cotangent_product,
     cotangent_products.summed_product,
+    squared_error.squared_distance,
     unbroadcast.converted,
 )
 

@@ -205,11 +205,9 @@ def copied(array: Any) -> Any:
     return array.copy()
 
 
+@Routine
 def locked_copy(array: Any) -> Any:
-    """Copy an array, read-only; elements that a large broadcast array repeats are copied once."""
-    if type(array) is np.ndarray and array.nbytes >= kernels.LEAST and 0 in array.strides:
-        once = array[tuple([slice(None if step else 1) for step in array.strides])]
-        return lock(np.broadcast_to(once.copy(order="K"), array.shape))
+    """Copy an array, read-only."""
     return lock(copy_of(array))
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from sizes import use_kernels_from
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import Primitive, registry
 from fdbr.ops.declare import Unknown
 from fdbr.testing import assert_allclose
@@ -130,7 +130,7 @@ def walk() -> Walk:
     for case in (*CASES, *SPECIAL, *SPARSE):
         walk.run(case)
     with pytest.MonkeyPatch.context() as patch:  # large arrays have primitives of their own
-        patch.setattr(TUNING, "kernel_bytes", 0)
+        use_kernels_from(0, patch)
         for case in CASES:
             if case.op in ("var", "mean_squared_error", "softmax_cross_entropy"):
                 walk.run(case)

@@ -32,8 +32,6 @@ class Tuning:
     narrow_columns: int = _size(64, "broadcast product")
     # Additions from which on an eager kernel is divided among threads.
     kernel_thread_work: int = _size(1 << 21, "exponential")
-    # Additions of one thread's part of an eager kernel.
-    kernel_thread_part: int = _size(1 << 18, "exponential")
     # Bytes of an array from which on an operation without a kernel is divided among threads.
     divide_bytes: int = _size(1 << 21, "erfinv")
     # Bytes that a thread computes at a time then.
@@ -164,6 +162,8 @@ class Tuning:
     conv_inputs: int = _size(32, "convolution")
     # The same with strides, where neighbouring windows are not adjacent.
     conv_apart: int = _size(4, "convolution")
+    # Multiplications below which the definition takes as long as a kernel.
+    conv_kernel: int = _size(1 << 18, "convolution")
     # Bytes of a block of a correlation, which stays in the L2 cache of a core.
     conv_block: int = _size(3 << 17, "convolution")
     # Taps of a block at most.

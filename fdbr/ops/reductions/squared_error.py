@@ -14,7 +14,7 @@ from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.elementwise.arithmetic import negative
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["squared_distance", "squares", "squares_about_mean", "sums_at_once"]
+__all__ = ["squared_distance", "squares", "squares_about_mean"]
 
 
 @elementwise(x=lambda scale: scale, y=lambda scale: -scale, scale=lambda x, y: x - y)
@@ -61,13 +61,11 @@ def _squared_distance(xp: Any, x: ArrayLike, y: ArrayLike, *, axes: tuple[int, .
 
 
 @Routine
-def sums_at_once(x: Any) -> bool:
-    """Whether `squared_distance` takes less time than subtraction, product and sum."""
-    return False
-
-
 def squared_distance(x: Array, y: Array, axes: tuple[int, ...]) -> Any:
-    """Sum ``(x - y)**2`` over axes, kept with length 1; arrays have one shape and dtype."""
+    """Sum ``(x - y)**2`` over axes, kept with length 1; arrays have one shape and dtype.
+
+    Back ends say from which size on it takes less time than its parts (`Routine.least`).
+    """
     return _squared_distance(x, y, axes=axes)
 
 

@@ -73,7 +73,7 @@ class Plan:
         number, grain = (columns, _GRAIN) if flat else (rows, 1)
         work = rows * columns * additions
         parts = (
-            part_count(min(work // TUNING.kernel_thread_part, number // grain))
+            part_count(min(work // (TUNING.kernel_thread_work // 8), number // grain))
             if work >= TUNING.kernel_thread_work
             else 1
         )

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.backends.cpu.library.elementwise import with_kernels
 from fdbr.backends.cpu.library.rows import along_rows, by_rows, reduces_by_kernel
 from fdbr.core.primitive import implement
+from fdbr.ops.declare.rows import mean_along
 from fdbr.ops.nn.normalization import standardizing
 from fdbr.ops.nn.normalization.standardizing import (
     affine_cotangents,
@@ -20,9 +21,26 @@ from fdbr.ops.nn.normalization.standardizing import (
 
 __all__: list[str] = []
 
-for _primitive in (standardize.primitive, standardizing.rescale.primitive):
-    implement(_primitive, np)(along_rows(_primitive))
+_rescale = standardizing.rescale.primitive
+implement(_rescale, np)(along_rows(_rescale))
 implement(scaled_and_moved.primitive, np)(with_kernels(scaled_and_moved.primitive))
+_standardize_large = along_rows(standardize.primitive)
+
+
+@implement(standardize.primitive, np)
+def _standardize(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
+    if type(x) is not np.ndarray or not x.size or reduces_by_kernel(x):
+        return _standardize_large(np, x, axes=axes, eps=eps)
+    return _standard(x, axes, eps)
+
+
+def _standard(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    """Standardize an array that is too small for a kernel, with few calls."""
+    mean = mean_along.host(x, axes)
+    deviation = x - mean
+    variance = mean_along.host(deviation * deviation, axes)
+    deviation *= 1 / np.sqrt(variance + eps)
+    return deviation, mean, variance
 
 
 def _affine(eps: float, axes: tuple[int, ...], x: Any, weight: Any, bias: Any) -> Any:
@@ -38,7 +56,8 @@ def _standardize_affine(
     if not type(x) is type(weight) is type(bias) is np.ndarray:
         return standardize_affine.primitive.value(xp, x, weight, bias, axes=axes, eps=eps)
     if not reduces_by_kernel(x):
-        return _affine(eps, axes, x, weight, bias)
+        y, mean, variance = _standard(x, axes, eps)
+        return y * weight + bias, y, mean, variance
     varying = varying_axes(weight, x.ndim)
     kept = varying.isdisjoint(axes)
     if weight.shape != bias.shape or not (kept or varying.issubset(axes)):

@@ -53,9 +53,9 @@ def _squared_distance(xp: Any, x: Any, y: Any, *, axes: tuple[int, ...]) -> Any:
     return by_rows(squared_error.squares, axes, x, y)
 
 
-@implement(squared_error.sums_at_once, np)
-def _sums_at_once(x: Any) -> bool:
-    return x.dtype.char in "fd" and x.nbytes >= TUNING.kernel_bytes
+implement(squared_error.squared_distance, np, least=TUNING.kernel_bytes)(
+    squared_error.squared_distance.definition
+)
 
 
 @implement(squared_error._about_mean.primitive, np)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.rows import along_rows, by_rows
+from fdbr.backends.cpu.library.rows import along_rows, by_rows, reduces_by_kernel
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement, registry
 from fdbr.core.tracer import Tracer
@@ -13,7 +13,6 @@ from fdbr.core.util.threads import divide, slices
 from fdbr.ops.declare.rows import exp_over, max_along
 from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.nn.activations.exponentials import (
-    log_of_sum,
     minus_max,
     softmax_of_finite,
     softmax_of_rows,
@@ -23,16 +22,63 @@ from fdbr.pytrees.dtypes import dtype_kind
 
 __all__: list[str] = []
 
+_largest: Any = np.maximum.reduce
 
-for _name in ("softmax", "log_softmax"):
-    implement(registry[_name], np)(along_rows(registry[_name]))
+
+def _of_small(name: str) -> Any:
+    """Return a decorator that registers a function of arrays that are too small for a kernel."""
+    primitive = registry[name]
+    of_large = along_rows(primitive)
+
+    def register(function: Any) -> Any:
+        @implement(primitive, np)
+        def of_any(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+            if type(x) is not np.ndarray or not (x.ndim and x.size):
+                return primitive.value(np, x, axes=axes)
+            if reduces_by_kernel(x):
+                return of_large(np, x, axes=axes)
+            return function(x, axes)
+
+        return function
+
+    return register
+
+
+@_of_small("softmax")
+def _softmax(x: Any, axes: tuple[int, ...]) -> Any:
+    weights, _ = _minus_max(x, axes, math.nan)
+    np.exp(weights, out=weights)
+    weights *= 1 / accumulate.host(weights, axes, keepdims=True)
+    return weights
+
+
+@_of_small("log_softmax")
+def _log_softmax(x: Any, axes: tuple[int, ...]) -> Any:
+    shifted, _ = _minus_max(x, axes, math.nan)
+    shifted -= np.log(accumulate.host(np.exp(shifted), axes, keepdims=True))
+    return shifted
+
+
+_logsumexp = registry["logsumexp"]
+
+
+@implement(_logsumexp, np)
+def _logsumexp_of_small(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if type(x) is not np.ndarray or not (x.ndim and x.size) or reduces_by_kernel(x):
+        return _logsumexp.value(np, x, axes=axes)
+    shifted, largest = _minus_max(x, axes, 0)
+    total = accumulate.host(np.exp(shifted, out=shifted), axes, keepdims=True)
+    if not total.all():  # some rows have only -inf
+        return _logsumexp.value(np, x, axes=axes)
+    out = largest + np.log(total)
+    return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
 
 @implement(minus_max, np)
 def _minus_max(x: Any, axes: tuple[int, ...], replacement: float) -> tuple[Any, Any]:
     if not x.size or dtype_kind(x.dtype) != "f":
         return minus_max.definition(x, axes, replacement)  # type: ignore[no-any-return]
-    largest = max_along.host(x, axes)
+    largest = _largest(x, axes, None, None, True)
     if largest.size <= TUNING.few_numbers:
         finite = math.isfinite(sum(largest.reshape(-1).tolist()))
     else:
@@ -47,13 +93,6 @@ def _softmax_of_finite(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     if type(out) is np.ndarray and np.isfinite(out).all():
         return by_rows(softmax_of_rows, axes, x, out)
     return softmax_of_finite.definition(x, out, axes)
-
-
-@implement(log_of_sum, np)
-def _log_of_sum(total: Any, largest: Any) -> Any:
-    if total.size and np.minimum.reduce(total, None) > 0:  # the usual case
-        return largest + np.log(total)
-    return log_of_sum.definition(total, largest)
 
 
 # --- losses -----------------------------------------------------------------------------
@@ -91,8 +130,16 @@ def _max_and_sum(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
 @implement(hard_losses, np)
 def _hard_losses(logits: Any, labels: Any) -> Any:
     """Compute the losses without the softmax, which only derivatives need."""
-    few = logits.shape[-1] < TUNING.few_classes and logits.size >= TUNING.few_calls
+    few, axes = (
+        logits.shape[-1] < TUNING.few_classes and logits.size >= TUNING.few_calls,
+        (logits.ndim - 1,),
+    )
     if few or isinstance(labels, Tracer):
         return hard_losses.definition(logits, labels)
-    largest, total = by_rows(_max_and_sum, (logits.ndim - 1,), logits)
+    if reduces_by_kernel(logits):
+        largest, total = by_rows(_max_and_sum, axes, logits)
+    else:
+        largest = _largest(logits, axes, None, None, True)
+        weights = logits - largest
+        total = accumulate.host(np.exp(weights, out=weights), axes, keepdims=True)
     return label_losses(np, logits, labels, largest, total)

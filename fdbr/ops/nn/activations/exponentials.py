@@ -194,13 +194,7 @@ def _logsumexp(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Array:
 
 def _logsumexp_of_rows(axes: tuple[int, ...], x: Any) -> Any:
     shifted, largest = minus_max(x, axes, 0)
-    return log_of_sum(accumulate(exp_over(shifted), axes, keepdims=True), largest)
-
-
-@Routine
-def log_of_sum(total: Any, largest: Any) -> Any:
-    """The logarithm of the sum of exponentials: of ``total``, each divided by the largest one."""
-    xp = array_module(total)
+    total, xp = accumulate(exp_over(shifted), axes, keepdims=True), array_module(x)
     empty = total == 0  # all elements are -inf
     out = largest + xp.log(xp.where(empty, xp.ones_like(total), total))
     return xp.where(empty, xp.full_like(out, -inf), out)

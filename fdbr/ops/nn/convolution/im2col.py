@@ -93,7 +93,7 @@ def swapped_and_flipped(xp: Any, weight: Any, groups: int) -> Any:
     outputs, inputs, *kernel = weight.shape
     parts = weight.reshape((groups, outputs // groups, inputs, *kernel)).swapaxes(1, 2)
     swapped = parts.reshape((groups * inputs, outputs // groups, *kernel))
-    return xp.flip(swapped, tuple(range(2, swapped.ndim)))
+    return xp.ascontiguousarray(xp.flip(swapped, tuple(range(2, swapped.ndim))))
 
 
 def _product(xp: Any, matrix: Any, rows: Any, out: Any) -> None:

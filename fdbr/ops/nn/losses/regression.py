@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fdbr.core.tracer import plain
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
@@ -17,7 +16,7 @@ from fdbr.ops.nn.losses.checks import (
     weighted_mean,
 )
 from fdbr.ops.reductions.reduce import sum
-from fdbr.ops.reductions.squared_error import squared_distance, sums_at_once
+from fdbr.ops.reductions.squared_error import squared_distance
 from fdbr.ops.shape.creation import asarray
 from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
@@ -230,7 +229,8 @@ def mean_squared_error(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = 
 
 
 def _squared(x: Any, y: Any, reduction: str) -> Any:
-    if reduction != "none" and x.dtype == y.dtype and sums_at_once(plain(x)):
+    is_large = x.nbytes >= squared_distance.least and x.dtype.char in "fd"
+    if is_large and reduction != "none" and x.dtype == y.dtype:
         total = squared_distance(x, y, tuple(range(x.ndim))).reshape(())
         return total / x.size if reduction == "mean" else total
     difference = x - y

@@ -261,7 +261,7 @@ def max_pool(
         ceil_mode=ceil_mode,
         cover_all=cover_all,
     )
-    out = max_windows(x, geometry=geometry)
+    out: Any = max_windows(x, geometry=geometry)
     if not return_indices:
         return out
     winners = _window_winners(x, out, geometry=geometry)

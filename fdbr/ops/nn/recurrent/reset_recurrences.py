@@ -212,9 +212,9 @@ def transposed_reset_recurrence(
     first += [s_z, s_n] if has_s else []
     second = [*in_parts(j), *(in_parts(x) if has_x else []), *([s_r] if has_s else [])]
     third = [*in_parts(f), *in_parts(outs), *in_parts(q), *in_parts(resets)]
-    turned = weight.swapaxes(-1, -2)
-    gates = weight_in_parts(turned[..., : 2 * size], 1), (sums[..., : 2 * size], PACKED)
-    last = weight_in_parts(turned[..., 2 * size :], 1), n
+    transposed = weight.swapaxes(-1, -2)
+    gates = weight_in_parts(transposed[..., : 2 * size], 1), (sums[..., : 2 * size], PACKED)
+    last = weight_in_parts(transposed[..., 2 * size :], 1), n
     stages = [
         Stage(_ct_output, (has_h, has_s), first, [z, n, *in_parts(outs)]),
         Stage(_ct_reset, (has_x, has_s), second, [r, *in_parts(resets)], *last),

@@ -7,7 +7,8 @@ Eager operations and compiled programs ask here, so both compute alike:
 - Sums over the elements of windows (`windows`), if a group has few channels, as in depthwise
   convolutions, so that tiles of products would be mostly empty.
 - Products whose columns are built in the cache (`correlations`) otherwise.
-- The definition (`fdbr.ops.nn.convolution.im2col`) for numbers without kernels.
+- The definition (`fdbr.ops.nn.convolution.im2col`) for numbers without kernels, and for few
+  multiplications.
 
 Arrays have their examples first in memory or last, as compiled programs lay them out.
 """
@@ -62,7 +63,7 @@ def correlate(
     elif _is_direct(x, geometry, len(weight), groups):
         x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
         found = over_windows(x, weight, bias, windows_of(geometry), counts, groups)
-    else:
+    elif weight.size * math.prod(counts) * len(x) >= TUNING.conv_kernel:
         found = correlation(x, weight, bias, _axes(geometry, size), groups, positive)
         if found is not None:
             return found
@@ -80,7 +81,9 @@ def correlate_transposed(y: Any, weight: Any, geometry: Geometry, groups: int, s
     if geometry_back is not None and _is_direct(y, geometry_back, groups * inputs, groups):
         weight = im2col.swapped_and_flipped(np, weight, groups)
         return correlate(y, weight, None, geometry_back, groups)
-    found = transposed_correlation(y, weight, _axes(geometry, size), groups)
+    found = None
+    if weight.size * math.prod(counts) * len(y) >= TUNING.conv_kernel:
+        found = transposed_correlation(y, weight, _axes(geometry, size), groups)
     if found is None:
         return im2col.correlate_transposed(
             np, y, weight, geometry, groups, size, TUNING.conv_columns
@@ -93,13 +96,14 @@ def correlate_kernel(x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
     size, counts, inputs = tuple(x.shape[2:]), tuple(y.shape[2:]), x.shape[1] // groups
     if is_small(geometry, x.shape[1], len(y) * math.prod(counts), x, y):
         return correlate_kernel_small(x, y, geometry, groups)
+    found = None
     if _is_direct(x, geometry, y.shape[1], groups):
         x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
         found = by_position(x, y, windows_of(geometry), inputs)
         found = found if found is None else accumulate(found, 0)
     elif _is_pointwise(geometry) and x.dtype == y.dtype:
         return _mixed(x, y, groups)
-    else:
+    elif y.size * inputs * math.prod(geometry.kernel) >= TUNING.conv_kernel:
         found = inner_correlation(x, y, _axes(geometry, size), groups)
     if found is None:
         return im2col.correlate_kernel(np, x, y, geometry, groups, TUNING.conv_columns)
