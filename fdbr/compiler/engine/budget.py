@@ -2,7 +2,7 @@
 
 All calls with arguments of the same avals share an account of seconds.  It is credited with a share
 of the time that the calls would take without `jit`, and with the time that replays save.  It is
-charged for captures, passes, kernels, and replays that are slower than the function.  Work starts
+charged for captures, passes, and replays that are slower than the function.  Work starts
 only if the balance covers it; while the account is overdrawn the function runs eagerly, unless its
 replays are known to be faster.
 
