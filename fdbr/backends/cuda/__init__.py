@@ -1,1 +1,1 @@
-"""What is computed on GPUs by CUDA C."""
+"""Implementations of operations in CUDA C, for array modules that compile it."""
