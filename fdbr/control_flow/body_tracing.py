@@ -260,6 +260,11 @@ class Body:
             self._captured = captured.program
         return self._captured
 
+    @property
+    def has_run(self) -> bool:
+        """Whether it has been captured as a program of arrays and numbers."""
+        return self._captured is not None
+
     def steps(self, leaves: Sequence[Any]) -> Run:
         """Return the function that interprets the body."""
         if self._steps is None:

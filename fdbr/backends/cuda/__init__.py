@@ -1,1 +1,1 @@
-"""The back end of CUDA: implementations of operations on GPUs in CUDA C."""
+"""Implementations of operations in CUDA C, for array modules that compile it."""

@@ -125,7 +125,8 @@ def reset_recurrence(
     resets, outs = xp.empty(f.shape, dtype=dtype), xp.empty(f.shape, dtype=dtype)
     h = state(xp, h, (*f.shape[:-2], steps.sizes[0], size), dtype)
     (r, z, n), (k_z, k_n) = in_parts(sums, 3), in_parts(k, 2)
-    u_r, u_z, u_n = in_parts(u, 3) if is_given(u) else (None, None, None)
+    given: Any = in_parts(u, 3) if is_given(u) else (None, None, None)
+    u_r, u_z, u_n = given
     has_u, has_y, has_w = is_given(u), is_given(y), is_given(w)
     first = [*in_parts(q), (h, STATE), *in_parts(j), *([u_r, u_z] if has_u else [])]
     first += in_parts(y) if has_y else []
@@ -206,7 +207,8 @@ def transposed_reset_recurrence(
     resets, outs = xp.empty(f.shape, dtype=dtype), xp.empty(f.shape, dtype=dtype)
     ct_h = state(xp, h_end, (*f.shape[:-2], steps.sizes[0], size), dtype)
     (r, z, n), (k_z, k_n) = in_parts(sums, 3), in_parts(k, 2)
-    s_r, s_z, s_n = in_parts(s, 3) if is_given(s) else (None, None, None)
+    given: Any = in_parts(s, 3) if is_given(s) else (None, None, None)
+    s_r, s_z, s_n = given
     has_s, has_h, has_x = is_given(s), is_given(h), is_given(x)
     first = [k_z, k_n, (ct_h, STATE), *(in_parts(h) if has_h else [])]
     first += [s_z, s_n] if has_s else []

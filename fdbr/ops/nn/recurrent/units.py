@@ -56,19 +56,21 @@ def _plus(a: Any, b: Any) -> Any:
 # --- long short-term memory ---------------------------------------------------------
 
 
-def lstm_unit(i: Any, f: Any, g: Any, o: Any, c: Any) -> tuple[Any, ...]:
-    """Compute the new memory, the output and the gates, from the sums of the gates."""
+def lstm_unit(*values: Any) -> tuple[Any, ...]:
+    """Compute the new memory, the output and the gates, from the gates' sums and the memory."""
+    i, f, g, o, c = values
     i, f, g, o = sigmoid(i), sigmoid(f), tanh(g), sigmoid(o)
     new = f * c + i * g
     return new, o * tanh(new), i, f, g, o
 
 
-def lstm_derivatives(i: Any, f: Any, g: Any, o: Any, c: Any, tanh_new: Any) -> tuple[Any, ...]:
+def lstm_derivatives(*values: Any) -> tuple[Any, ...]:
     """Compute the derivatives of the gates, and the coefficients of `linear_recurrence`.
 
     These are those of the sums, of the memory for the first three and of the output for the last,
     and that of the new memory in the output.
     """
+    i, f, g, o, c, tanh_new = values
     derivatives = i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o)
     factors = (g, c, i, tanh_new)
     k = [x * derivative for x, derivative in zip(factors, derivatives, strict=True)]
@@ -214,18 +216,20 @@ def _split_interleaved(x: Any) -> tuple[Any, ...]:
 # --- gated recurrent units ----------------------------------------------------------
 
 
-def gru_unit(x_r: Any, x_z: Any, x_n: Any, h_r: Any, h_z: Any, h_n: Any, h: Any) -> tuple[Any, ...]:
-    """Compute the new state and the gates, from the sums of inputs and of the state."""
+def gru_unit(*values: Any) -> tuple[Any, ...]:
+    """Compute the new state and the gates, from the inputs' sums, the state's, and the state."""
+    x_r, x_z, x_n, h_r, h_z, h_n, h = values
     r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
     n = tanh(x_n + r * h_n)
     return n + z * (h - n), r, z, n
 
 
-def gru_derivatives(r: Any, z: Any, n: Any, h: Any, h_n: Any) -> tuple[Any, ...]:
+def gru_derivatives(*values: Any) -> tuple[Any, ...]:
     """Compute the derivatives of the gates, and the coefficients of the new state.
 
     These are those of the state's sums, and that of the last input.
     """
+    r, z, n, h, h_n = values
     derivatives = r * (1 - r), z * (1 - z), 1 - n * n
     by_r, by_z, by_n = derivatives
     new = (1 - z) * by_n
