@@ -174,9 +174,10 @@ def _open_loop(
 ) -> tuple[tuple[Any, ...], Loop] | None:
     """Return the operands and the parameter of a while loop as a loop."""
     found = [_program_of(body) for body in loop.bodies]
-    if found[0] is None or found[1] is None:
+    asked_of, body_of = found
+    if asked_of is None or body_of is None:
         return None
-    (cond, asked_arrays), (body, arrays) = found
+    (cond, asked_arrays), (body, arrays) = asked_of, body_of
     carry, consts, asked = loop.takes(operands)
     starts, rest = body.inputs[: loop.carried], body.inputs[loop.carried :]
     own = cond.inputs[loop.carried :]
@@ -198,14 +199,14 @@ def _open_loop(
     return (*carry, *consts), Loop(whole, 1, loop.carried, 0, (), (), until=0)
 
 
-def _renamed(step: Instruction, names: dict[Any, Any]) -> Instruction:
+def _renamed(step: Any, names: dict[Any, Any]) -> Instruction:
     """Return a step that reads other variables."""
     operands = tuple([names.get(x, x) if is_variable(x) else x for x in step.operands])
     return Instruction(step.primitive, operands, step.params, step.outs, step.several, step.remat)
 
 
 def _folded(
-    steps: Sequence[Instruction], numbers: Sequence[Variable], data: list[Sequence[Any]]
+    steps: Sequence[Any], numbers: Sequence[Variable], data: list[Sequence[Any]]
 ) -> tuple[tuple[Instruction, ...], list[Variable]]:
     """Compute the Python numbers that depend on the integer of an iteration alone.
 
@@ -220,7 +221,7 @@ def _folded(
         if known and step.outs[0].kind.is_number and all(x in known for x in step.reads):
             with contextlib.suppress(ArithmeticError, ValueError):  # an iteration raises it
                 rows = zip(range(len(data[0])), *given, strict=False)
-                found = [apply(step.primitive, row, dict(step.params)) for _, *row in rows]
+                found = [apply(step.primitive, tuple(row), dict(step.params)) for _, *row in rows]
         if found is None:
             left.append(step)
         else:

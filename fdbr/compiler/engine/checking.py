@@ -154,7 +154,7 @@ class _CheckedDifferentiated(Differentiated):
                     finally:
                         self.values = values
 
-                pullback_check = attrs.evolve(check, run=run, of="the pullback of ", count=0)
+                pullback_check = attrs.evolve(check, run=run, of="the pullback of ", count=False)
                 pullback_check.compare(found, tree.structure(found), moving)
             return found
 
@@ -229,9 +229,11 @@ class _Check:
             why = f"its structure is {form}, and that of the function's own result {structure}"
             raise self._error(why, moving, desired)
         unit = _rounding(self.trace.raw)
-        for i, (path, *pair) in enumerate(zip(tree.paths_of(form), found, desired, strict=True)):
-            why = _difference(*pair, unit)
-            if why and not self._is_rounding(i, *pair, moving, unit):
+        for i, (path, one, other) in enumerate(
+            zip(tree.paths_of(form), found, desired, strict=True)
+        ):
+            why = _difference(one, other, unit)
+            if why and not self._is_rounding(i, one, other, moving, unit):
                 where = f"its leaf {path}" if path else "it"
                 raise self._error(f"{where} {why}", moving, desired)
 

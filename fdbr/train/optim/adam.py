@@ -107,7 +107,7 @@ def _moved(
     """The next moments of a leaf, and its update."""
     plain = all(is_array(leaf) and not isinstance(leaf, Tracer) for leaf in (g, mu, nu))
     step = adam_step.on(array_module(g, mu, nu)) if plain else adam_step.definition
-    return step(g, mu, nu, constants, weights, nesterov)  # type: ignore[no-any-return]
+    return step(g, mu, nu, constants, weights, nesterov)
 
 
 @public("fdbr.train.optim")

@@ -20,7 +20,7 @@ def _are_classes(labels: Any, classes: int) -> bool:
     if 0 < labels.size <= _HANDFUL:
         each = labels.reshape(-1).tolist()
         return min(each) >= 0 and max(each) < classes
-    return are_classes.definition(labels, classes)  # type: ignore[no-any-return]
+    return are_classes.definition(labels, classes)
 
 
 @implement(select_labels, np)

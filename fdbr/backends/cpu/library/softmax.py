@@ -77,7 +77,7 @@ def _logsumexp_of_small(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
 @implement(minus_max, np)
 def _minus_max(x: Any, axes: tuple[int, ...], replacement: float) -> tuple[Any, Any]:
     if not x.size or dtype_kind(x.dtype) != "f":
-        return minus_max.definition(x, axes, replacement)  # type: ignore[no-any-return]
+        return minus_max.definition(x, axes, replacement)
     largest = _largest(x, axes, None, None, True)
     if largest.size <= TUNING.few_numbers:
         finite = math.isfinite(sum(largest.reshape(-1).tolist()))

@@ -281,7 +281,7 @@ def transposed_recurrence(
         write += [*in_parts(cells), (ct_c, STATE)]
     read += in_parts(c) if is_given(c) else []
     read += in_parts(s, parts) if is_given(s) else []
-    settings = parts, has_memory, is_given(c), is_given(s)
+    settings: tuple[Any, ...] = parts, has_memory, is_given(c), is_given(s)
     if projects:
         product = weight_in_parts(hr.swapaxes(-1, -2), 1), (outs, PACKED)
         stages = [
