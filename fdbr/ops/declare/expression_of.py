@@ -65,7 +65,7 @@ def recognize_reductions(combine: Function, dtypes: tuple[Any, ...]) -> tuple[st
     a, b = (
         tuple(
             [
-                graph.node("operand", dtype, (), (2 * i + k, True, False))
+                graph.node("operand", dtype, (), (2 * i + k, True))
                 for i, dtype in enumerate(kinds)
             ]
         )
