@@ -251,9 +251,12 @@ class Node:
 _EXPENSIVE = frozenset({"div", "sqrt"})
 
 
-def cost(outs: Sequence[Node]) -> int:
-    """Estimate the cost of an element in additions, without values shared by a row."""
-    return sum(8 if each.op in _EXPENSIVE else 1 for each in every(outs) if each.varies)
+def cost(outs: Sequence[Node], found: Container[Node] = ()) -> int:
+    """Estimate the cost of an element in additions, without values shared by a row.
+
+    Nodes in ``found`` are known already.
+    """
+    return sum(8 if each.op in _EXPENSIVE else 1 for each in every(outs, found) if each.varies)
 
 
 def every(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:

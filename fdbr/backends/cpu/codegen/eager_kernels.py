@@ -306,7 +306,7 @@ def _loops(
     shape: tuple[int, ...],
     stepped: dict[int, tuple[int, ...]],
 ) -> tuple[list[int], list[str], dict[int, list[int]]]:
-    """Return the loops over the elements of a result, of which operands have all or some.
+    """Return the loops over the elements of a result; an operand has all or some of them.
 
     Returns
     -------

@@ -122,9 +122,7 @@ def joining_formulas(step: Instruction) -> tuple[Formula, ...] | None:
 
 def _joining(combine: Combine, dtypes: tuple[Any, ...]) -> tuple[Formula, ...] | None:
     graph, count = Graph(MODULE), len(dtypes)
-    nodes = [
-        graph.node("operand", dtype, (), (i, True)) for i, dtype in enumerate(2 * dtypes)
-    ]
+    nodes = [graph.node("operand", dtype, (), (i, True)) for i, dtype in enumerate(2 * dtypes)]
     try:
         with np.errstate(all="ignore"):
             found: Any = (

@@ -6,6 +6,10 @@ arguments, the iterations of a ragged loop, and last, if the nest has conditions
 word that becomes nonzero if one does not hold for some element.  ``start`` and ``stop`` count
 units; in a nest of one loop that is kept, they are its iterations.
 
+The table of a kernel of compiled programs has the addresses of array objects: the operands, an
+array of the integers, the outputs, the totals, memory in which each thread adds up totals in double
+precision, and an array of one byte for the conditions.
+
 Reductions that depend on each other's results have a *level* each, with loops of its own.
 """
 
@@ -15,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fdbr.backends.cpu.codegen.language import HEAD as OBJECT_HEAD
 from fdbr.backends.cpu.codegen.llvm_instructions import Cell, Module
 from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
 from fdbr.backends.cpu.codegen.llvm_values import TYPES, Counts, Value, kind
@@ -22,21 +27,25 @@ from fdbr.backends.cpu.codegen.loop_nest import Access, LoopNest, Schedule
 from fdbr.backends.cpu.codegen.node_values import NodeValues, code_of
 from fdbr.core.expr import Node, cost, every
 
-__all__ = ["lowered", "width"]
+__all__ = ["PADDING", "lowered", "width"]
+
+PADDING = 64
+"""How many elements more than needed the memory of a total has, so that stores need no masks."""
 
 _BYTES = 64  # of a vector of the largest dtype
 _PARTS = 4  # vectors that a reduction adds up independently
 _LONG = 40  # operations of a loop from which on there are half as many
 _BLOCK = 8  # rows that are added before their sum is added with compensation
 _DEAR = 16  # cost of an element that is stored rather than computed again for the next level
+_WIDE = np.dtype(np.float64)
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
 _COMBINED = {"sum": "+", "prod": "*"}
 _ORDERS = {"max": ">", "min": "<"}
 
 
-def lowered(nest: LoopNest, schedule: Schedule) -> str:
-    """Return the kernel of a nest in LLVM's language."""
-    return _Lowering(nest, schedule).text()
+def lowered(nest: LoopNest, schedule: Schedule, objects: bool = False) -> str:
+    """Return the kernel of a nest in LLVM's language; its table may have array ``objects``."""
+    return _Lowering(nest, schedule, objects).text()
 
 
 def width(nodes: Sequence[Node]) -> int:
@@ -52,11 +61,16 @@ class _Total(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """The reductions of a level, the outputs stored in its loops, and the nodes for both."""
+    """Describe the loops of a level: reductions, stored outputs, totals by number, conditions.
+
+    The nodes that these need are ``wanted``.
+    """
 
     number: int
     reductions: list[Node]
     stored: list[tuple[int, Node]]
+    totals: list[int]
+    conditions: list[Node]
     wanted: list[Node]
 
 
@@ -76,11 +90,13 @@ class _Lowering(NodeValues):
 
     gathers = True
 
-    def __init__(self, nest: LoopNest, schedule: Schedule) -> None:
+    def __init__(self, nest: LoopNest, schedule: Schedule, objects: bool) -> None:
         super().__init__(Module())
         self.nest, self.schedule, self.vector = nest, schedule, schedule.vector
-        self.nodes = every([*nest.outs, *nest.conditions])
-        self.width = width([*nest.outs, *nest.conditions])
+        self.objects = objects
+        roots = [*nest.outs, *nest.conditions, *[total.node for total in nest.totals]]
+        self.nodes, self.width = every(roots), width(roots) // (2 if schedule.half else 1)
+        self.across = (schedule.panel or schedule.tail) * self.width  # results of a panel
         self.gathers = True
         loops = range(len(nest.kept))
         self.results = frozenset([k for k in loops if nest.kept[k]])
@@ -91,8 +107,14 @@ class _Lowering(NodeValues):
             self.loops_of[node] = self._loops_of(node)
         kept = "".join("c" if k else "-" for k in nest.kept)
         self.arrays = [*nest.operands]
-        for out in nest.outs:
-            self.arrays.append(Access(out.dtype, "c" * len(loops) if self._is_full(out) else kept))
+        self.full = [i in nest.broadcast or self._is_full(node) for i, node in enumerate(nest.outs)]
+        for out, full in zip(nest.outs, self.full, strict=True):
+            self.arrays.append(Access(out.dtype, "c" * len(loops) if full else kept))
+        self.first_total = len(self.arrays)  # of totals
+        for total in nest.totals:
+            axes = "".join("c" if left else "-" for left in total.left)
+            dtype = _WIDE if total.how == "sum" else total.node.dtype
+            self.arrays.append(Access(dtype, axes))
         self.saved = self._saved()
         self.open: frozenset[int] = frozenset()
         self.found: dict[Node, Value] = {}
@@ -114,39 +136,46 @@ class _Lowering(NodeValues):
         """Return whether a result has an axis for all loops."""
         return len(self.results) == len(self.nest.kept) or not self.loops_of[node] <= self.results
 
-    def _saved(self) -> Node | None:
-        """Return a costly node that the first output stores until the reduction is complete."""
-        out = self.nest.outs[0]
-        if out.level == 0 or not self._is_full(out):
-            return None
+    def _saved(self) -> dict[Node, int]:
+        """Return costly nodes of one level that a later one needs, and the outputs that keep them.
+
+        Only an output that has no elements of its own by then can.
+        """
+        found: dict[Node, int] = {}
+        free = [i for i, full in enumerate(self.full) if full]
+        users: dict[Node, int] = {}  # the last level that computes a node's user
         for node in self.nodes:
-            if (
-                self._is_full(node)
-                and node.level < out.level
-                and node.dtype == out.dtype
-                and cost([node]) > _DEAR
-                and any(
-                    user.level == out.level and any(arg is node for arg in user.args)
-                    for user in self.nodes
-                )
-            ):
-                return node
-        return None
+            level = node.args[0].level if node.op == "reduced" else node.level
+            for arg in node.args:
+                users[arg] = max(users.get(arg, 0), level)
+        reduced = [node for node in self.nodes if node.op == "reduced"]
+        for node in self.nodes:
+            last = users.get(node, 0)
+            known = {*reduced, *found}
+            if last <= node.level or not self._is_full(node) or cost([node], known) <= _DEAR:
+                continue
+            own = [i for i in free if self.nest.outs[i] is node]
+            later = [i for i in free if self.nest.outs[i].level >= last]
+            fits = [*own, *[i for i in later if self.nest.outs[i].dtype == node.dtype]]
+            if fits:
+                found[node] = fits[0]
+                free.remove(fits[0])
+        return found
 
     def _level(self, number: int) -> _Level:
         reductions = [n for n in self.nodes if n.op == "reduced" and n.args[0].level == number]
         stored = [
-            (i, out)
-            for i, out in enumerate(self.nest.outs)
-            if out.level == number and self._is_full(out)
+            (i, out) for i, out in enumerate(self.nest.outs) if out.level == number and self.full[i]
         ]
-        wanted = [node.args[0] for node in reductions] + [out for _, out in stored]
-        if self.saved is not None and self.saved.level == number:
-            stored.append((0, self.saved))
-            wanted.append(self.saved)
-        if number == 0:
-            wanted += self.nest.conditions
-        return _Level(number, reductions, stored, wanted)
+        totals = [k for k, total in enumerate(self.nest.totals) if total.node.level == number]
+        conditions = [node for node in self.nest.conditions if node.level == number]
+        wanted = [node.args[0] for node in reductions] + [out for _, out in stored] + conditions
+        wanted += [self.nest.totals[k].node for k in totals]
+        for node, i in self.saved.items():
+            if node.level == number and (i, node) not in stored:
+                stored.append((i, node))
+                wanted.append(node)
+        return _Level(number, reductions, stored, totals, conditions, wanted)
 
     def _settle(self, nodes: Sequence[Node]) -> None:
         """Emit the nodes whose values can be computed here."""
@@ -172,14 +201,26 @@ class _Lowering(NodeValues):
     def _arguments(self) -> None:
         """Load the table."""
         bases = [f"base{i}" for i in range(len(self.arrays))]
-        names = [*bases, *[f"extent{k}" for k in range(len(self.nest.kept))]]
+        sizes = [f"extent{k}" for k in range(len(self.nest.kept))]
         for i, array in enumerate(self.arrays):
-            names += [f"step{i}.{k}" for k, axis in enumerate(array.axes) if axis == "s"]
-        if self.schedule.ragged:
-            names.append("all")
-        if self.nest.conditions:
-            names.append("failed")
-        self.lines.append(words(names, bases))
+            sizes += [f"step{i}.{k}" for k, axis in enumerate(array.axes) if axis == "s"]
+        sizes += ["all"] * self.schedule.ragged
+        failed = ["failed"] * bool(self.nest.conditions)
+        if self.objects:
+            count = len(self.nest.operands)
+            given = [f"total{k}" for k in range(len(self.nest.totals))]
+            names = [*bases[:count], "sizes", *bases[count : self.first_total], *given]
+            names += [*bases[self.first_total :], *failed]
+            for k, name in enumerate(names):
+                self.lines.append(f"  %{name}.at = getelementptr i64, ptr %table, i64 {k}")
+                self.lines.append(f"  %{name}.array = load ptr, ptr %{name}.at")
+                self.lines.append(
+                    f"  %{name}.data = getelementptr i8, ptr %{name}.array, i64 {OBJECT_HEAD}"
+                )
+                self.lines.append(f"  %{name} = load ptr, ptr %{name}.data")
+            self.lines.append(words(sizes, (), base="sizes"))
+        else:
+            self.lines.append(words([*bases, *sizes, *failed], [*bases, *failed]))
         self.extents = [Value("i8", f"%extent{k}") for k in range(len(self.nest.kept))]
         self.steps_of = [self._distances(i, array.axes) for i, array in enumerate(self.arrays)]
         for base, array in zip(bases, self.arrays, strict=True):
@@ -255,13 +296,15 @@ class _Lowering(NodeValues):
             ones = f"<{self.width} x i{8 * _BYTES // self.width}>"
             self.holds = Cell(ones, f"splat (i{8 * _BYTES // self.width} -1)")
             self.cells.append(self.holds)
+        self._begin_totals()
         self._settle(self.nodes)
         start, stop = Value("i8", "%start"), Value("i8", "%stop")
-        if self.schedule.panel or self.units or not self.nest.kept[self.vector]:
+        if self.across or self.units or not self.nest.kept[self.vector]:
             with self._scope(), self.loop(start.text, stop.text) as unit:
                 self._unit(Value("i8", unit))
         else:
             self._levels(start, stop)
+        self._end_totals()
         if self.holds is not None:
             self._report(self.holds)
         self.do("ret void")
@@ -272,10 +315,9 @@ class _Lowering(NodeValues):
         """Emit what a unit computes."""
         loop = self.vector
         extents = [self.extents[k] for k in self.units]
-        if self.schedule.panel:
-            across = self.schedule.panel * self.width
-            more = self.binary("+", self.extents[loop], Value("i8", str(across - 1)))
-            extents.append(Value("i8", self.add(f"udiv {more.typed}, {across}")))
+        if self.across:
+            more = self.binary("+", self.extents[loop], Value("i8", str(self.across - 1)))
+            extents.append(Value("i8", self.add(f"udiv {more.typed}, {self.across}")))
         rest, indices = unit, []
         for extent in reversed(extents[1:]):
             after = Value("i8", self.add(f"udiv {rest.typed}, {extent.text}"))
@@ -285,8 +327,8 @@ class _Lowering(NodeValues):
         for k, index in zip(self.units, indices, strict=False):
             self._enter(k, index)
         stop = self.extents[loop]
-        if self.schedule.panel:
-            self._panels(self.binary("*", indices[-1], Value("i8", str(across))))
+        if self.across:
+            self._panels(self.binary("*", indices[-1], Value("i8", str(self.across))))
             return
         if self.schedule.ragged:
             left = self.binary("-", Value("i8", "%all"), self.binary("*", unit, stop))
@@ -299,8 +341,7 @@ class _Lowering(NodeValues):
         zero = self.add(f"icmp ne {holds.type} {holds.text}, zeroinitializer")
         all = self.call(f"llvm.vector.reduce.and.v{self.width}i1", "i1", (most, zero))
         with self.where(self.add(f"xor i1 {all}, true")):
-            place = self.add("inttoptr i64 %failed to ptr")
-            self.do(f"store atomic i64 1, ptr {place} monotonic, align 8")
+            self.do("store atomic i8 1, ptr %failed monotonic, align 1")
 
     def _inside(self, loops: Sequence[int], emit: Callable[[], None]) -> None:
         """Emit loops around what is emitted by a function."""
@@ -322,30 +363,57 @@ class _Lowering(NodeValues):
                 self._along(level, first, stop)
         self._settle(self.nodes)
         for i, out in enumerate(self.nest.outs):
-            if not self._is_full(out):
+            if not self.full[i]:
                 self._store(i, self.found[out])
 
     def _along(self, level: _Level, first: Value, stop: Value) -> None:
         """Emit the loops of a level, in which several vectors are added up independently."""
         many = _PARTS if len(every(level.wanted, self.found)) < _LONG else _PARTS // 2
-        many *= 2 if self.schedule.exact else 1  # compensated sums have a longer latency
+        many = max(1, many // max(1, len(level.reductions)))  # more would leave the registers
+        # compensated sums have a longer latency
+        many *= 2 if self.schedule.exact and not self.schedule.short else 1
         many = many if level.reductions else 1
+
+        def vectors() -> None:
+            with self._summing(level), self._carried():
+                parts = totals
+                if self.schedule.short:
+                    parts = [self._totals(level, total, exact=False) for total in totals]
+                self._vectors(level, first, stop, parts)
+                for k, node in enumerate(level.reductions):
+                    if self.schedule.short and totals[0][k].lost is not None:
+                        value, *others = [self._of(node, part[k]) for part in parts]
+                        for other in others:
+                            value = self._joined(node.detail, value, other)
+                        self._gather(node, totals[0][k], value)
+
         with self._carried():
             totals = [self._totals(level)]
             for _ in range(many - 1):  # those that are compensated are shared
                 totals.append(self._totals(level, totals[0]))
-            self._inside(self.reduced, lambda: self._vectors(level, first, stop, totals))
+            with self._scope():
+                self._spread_rows(level)
+                self._inside(self.reduced, vectors)
         for k, node in enumerate(level.reductions):
             joined, *others = [self._of(node, t) for t in dict.fromkeys(t[k] for t in totals)]
             for part in others:
-                joined = self._joined(node, joined, part)
-            self.found[node] = self._folded(node, joined)
+                joined = self._joined(node.detail, joined, part)
+            self.found[node] = self._folded(node.detail, joined)
+
+    def _spread_rows(self, level: _Level) -> None:
+        """Broadcast the numbers of rows that a level combines with vectors, before its loops."""
+        for node in every(level.wanted, self.found):
+            for arg in node.args:
+                value = self.found.get(arg)
+                if value is not None and value.lanes == 1:
+                    self.found[arg] = self.spread(value, self.width)
 
     def _vectors(
         self, level: _Level, first: Value, stop: Value, totals: list[list[_Total]]
     ) -> None:
         """Emit the vectorised loop."""
-        if not level.reductions and not self.schedule.masked:
+        plain = not level.reductions and not level.totals and not self.saved
+        if plain and not self.schedule.masked:
             # The last vector starts earlier, and computes some elements again.
             final = self.binary("-", stop, Value("i8", str(self.width)))
             with self.loop(first.text, stop.text, self.width) as name:
@@ -360,8 +428,14 @@ class _Lowering(NodeValues):
             for v, total in enumerate(totals):
                 index = self.binary("+", Value("i8", name), Value("i8", str(v * self.width)))
                 self._elements(level, index, "", total, waiting, v == len(totals) - 1)
-        with self.loop(whole.text, stop.text, self.width) as name:
-            index = Value("i8", name)
+        full = self.binary("-", stop, Value("i8", str(self.width - 1)))
+        if len(totals) > 1:
+            with self.loop(whole.text, full.text, self.width) as name:
+                self._elements(level, Value("i8", name), "", totals[0], {})
+        rest = self.binary("-", stop, first)
+        rest = self.binary("&", rest, Value("i8", str(self.width - 1)))
+        with self.where(self.add(f"icmp ne i64 {rest.text}, 0")):
+            index = self.binary("-", stop, rest)
             self._elements(level, index, self.active(index, stop, self.width), totals[0], {})
 
     def _elements(
@@ -383,7 +457,9 @@ class _Lowering(NodeValues):
             for k, node in enumerate(level.reductions):
                 value = self.spread(self.found[node.args[0]], self.width)
                 if mask:
-                    value = self.select(self._flags(mask), value, self._first(node))
+                    value = self.select(
+                        self._flags(mask), value, self._first(node.detail, node.dtype)
+                    )
                 if totals[k].lost is not None and not mask:
                     if k in waiting:
                         value = self.binary("+", waiting[k], value)
@@ -391,21 +467,24 @@ class _Lowering(NodeValues):
                     if not last:
                         continue
                 self._gather(node, totals[k], value)
-            self._check(mask)
 
     def _compute(self, level: _Level) -> None:
         """Emit the nodes of one vector, and its stores."""
-        if self.saved is not None and self.saved.level < level.number:
-            self.found[self.saved] = self._read(len(self.nest.operands))
+        for node in every(level.wanted, self.found):
+            if node.level < level.number and node in self.saved:
+                self.found[node] = self._read(len(self.nest.operands) + self.saved[node])
         self._settle(every(level.wanted, self.found))
         for i, out in level.stored:
             self._store(i, self.found[out])
+        for condition in level.conditions:
+            self._check(condition)
+        for k in level.totals:
+            self._add_total(k)
 
-    def _check(self, mask: str) -> None:
-        """Record whether the conditions hold for the active lanes."""
-        if self.holds is None:
-            return
-        for condition in self.nest.conditions:
+    def _check(self, condition: Node) -> None:
+        """Record whether a condition holds for the active lanes."""
+        if self.holds is not None:
+            mask = self.mask
             value = self.spread(self.found[condition], self.width)
             if mask:
                 value = self.binary("|", value, self.invert(self._flags(mask)))
@@ -420,22 +499,30 @@ class _Lowering(NodeValues):
     def _panels(self, column: Value) -> None:
         """Emit the panel that begins at a column.
 
-        The last one, which may not be full, has loops of its own with masks, because masks are slow
-        on processors without mask registers.
+        Only the last vector of the last one may have a mask: masks are slow on processors without
+        mask registers.
         """
-        stop, size = self.extents[self.vector], self.schedule.panel * self.width
-        final = self.binary("-", stop, Value("i8", str(size)))
-        for order, masked in (("sle", False), ("sgt", True)):
-            with self.where(self.add(f"icmp {order} {column.typed}, {final.text}")):
-                columns = [
-                    self.binary("+", column, Value("i8", str(v * self.width)))
-                    for v in range(self.schedule.panel)
-                ]
-                masks = [self.active(c, stop, self.width) if masked else "" for c in columns]
-                with self._scope():
-                    self._panel(list(zip(columns, masks, strict=True)))
+        stop, (_, panel, tail, masked, *_) = self.extents[self.vector], self.schedule
+        final = self.binary("-", stop, Value("i8", str(self.across)))
+        whole = self.add(f"icmp sle {column.typed}, {final.text}")
+        if panel and tail:
+            with self.where(whole):
+                self._panel(column, panel)
+            with self.where(self.add(f"xor i1 {whole}, true")):
+                self._panel(column, tail, stop if masked else None)
+        else:
+            self._panel(column, panel or tail, stop if tail and masked else None)
 
-    def _panel(self, places: list[tuple[Value, str]]) -> None:
+    def _panel(self, column: Value, count: int, stop: Value | None = None) -> None:
+        """Emit all levels for the vectors of a panel; before ``stop`` if the last is not full."""
+        starts = [self.binary("+", column, Value("i8", str(v * self.width))) for v in range(count)]
+        places = [(start, "") for start in starts]
+        if stop is not None:
+            places[-1] = starts[-1], self.active(starts[-1], stop, self.width)
+        with self._scope():
+            self._levels_of_panel(places)
+
+    def _levels_of_panel(self, places: list[tuple[Value, str]]) -> None:
         """Emit all levels for the vectors of a panel, given their indices and masks."""
         found: list[dict[Node, Value]] = [{} for _ in places]
         for number in range(max(node.level for node in self.nodes) + 1):
@@ -447,7 +534,7 @@ class _Lowering(NodeValues):
         for (index, mask), known in zip(places, found, strict=True):
             with self._vector(index, mask, self.found | known):
                 for i, out in enumerate(self.nest.outs):
-                    if not self._is_full(out):
+                    if not self.full[i]:
                         self._store(i, self.found[out])
 
     def _settle_panel(
@@ -469,12 +556,13 @@ class _Lowering(NodeValues):
             with self._scope(), self.loop(first, stop) as row:
                 self._enter(last, Value("i8", row))
                 self._settle(every(level.wanted, {**self.found, **found[0]}))
-                for v, (index, mask) in enumerate(places):
-                    with self._vector(index, mask, self.found | found[v]):
-                        self._compute(level)
-                        for k, node in enumerate(level.reductions):
-                            value = self.spread(self.found[node.args[0]], self.width)
-                            self._gather(node, totals[v][k], value)
+                with self._summing(level):
+                    for v, (index, mask) in enumerate(places):
+                        with self._vector(index, mask, self.found | found[v]):
+                            self._compute(level)
+                            for k, node in enumerate(level.reductions):
+                                value = self.spread(self.found[node.args[0]], self.width)
+                                self._gather(node, totals[v][k], value)
 
         def blocks() -> None:
             with self.loop("0", extent, _BLOCK) as first, self._carried():
@@ -520,7 +608,7 @@ class _Lowering(NodeValues):
                 continue
             many, zero = kind(code_of(node.dtype), self.width), "zeroinitializer"
             lost = Cell(many, zero) if compensated and exact else None
-            total = _Total(Cell(many, self._first(node).text), lost)
+            total = _Total(Cell(many, self._first(node.detail, node.dtype).text), lost)
             self.cells += [cell for cell in total if cell is not None]
             totals.append(total)
         return totals
@@ -528,16 +616,16 @@ class _Lowering(NodeValues):
     def _of(self, node: Node, total: _Total) -> Value:
         return Value(code_of(node.dtype), total.cell.text, lanes=self.width)
 
-    def _first(self, node: Node) -> Value:
+    def _first(self, how: str, dtype: Any) -> Value:
         """Return the total of no elements."""
-        first = self.cast(self.literal(_IDENTITY[node.detail]), code_of(node.dtype))
+        first = self.cast(self.literal(_IDENTITY[how]), code_of(dtype))
         return self.spread(self.strong(first), self.width)
 
-    def _joined(self, node: Node, total: Value, value: Value) -> Value:
+    def _joined(self, how: str, total: Value, value: Value) -> Value:
         """Emit the combination of two totals."""
-        if node.detail in _COMBINED:
-            return self.binary(_COMBINED[node.detail], total, value)
-        beyond = self.compare(_ORDERS[node.detail], value, total)
+        if how in _COMBINED:
+            return self.binary(_COMBINED[how], total, value)
+        beyond = self.compare(_ORDERS[how], value, total)
         none = self.compare("!=", value, value)
         return self.select(self.binary("|", beyond, none), value, total)
 
@@ -545,7 +633,7 @@ class _Lowering(NodeValues):
         """Emit the addition of a vector to a total, and its new compensation (Kahan)."""
         old = self._of(node, total)
         if total.lost is None:
-            total.cell.text = self._joined(node, old, value).text
+            total.cell.text = self._joined(node.detail, old, value).text
             return
         zero = Value(value.type, "zeroinitializer", lanes=self.width)
         value = self.binary("-", value, value._replace(text=total.lost.text))
@@ -555,13 +643,88 @@ class _Lowering(NodeValues):
         total.cell.text = new.text
         total.lost.text = self.select(self.compare("==", none, zero), away, zero).text
 
-    def _folded(self, node: Node, total: Value) -> Value:
+    def _folded(self, how: str, total: Value) -> Value:
         """Emit the reduction of a vector's lanes: halves first, in a fixed order."""
         step = self.width // 2
         while step:
             order = ", ".join(f"i32 {k ^ step}" for k in range(self.width))
             text = f"shufflevector {total.typed}, {kind(total.type, self.width)} poison, "
             other = self.like(total, f"{text}<{self.width} x i32> <{order}>")
-            total = self._joined(node, total, other)
+            total = self._joined(how, total, other)
             step //= 2
         return Value(total.type, self.add(f"extractelement {total.typed}, i64 0"))
+
+    # --- totals along loops that results keep
+
+    def _begin_totals(self) -> None:
+        """Begin the totals of this thread."""
+        self.sums: dict[int, Cell] = {}
+        self.counts: list[Value] = []
+        for k, total in enumerate(self.nest.totals):
+            i = self.first_total + k
+            count = Value("i8", "1")
+            for extent, left in zip(self.extents, total.left, strict=True):
+                count = self.binary("*", count, extent) if left else count
+            self.counts.append(count)
+            count = self.binary("+", count, Value("i8", str(PADDING)))
+            self.pointers[i] = self._own(self.pointers[i], count)
+            first = self._first(total.how, self.arrays[i].dtype)
+            with self._each(count) as index:
+                self.write(self.pointers[i], index, first)
+
+    def _end_totals(self) -> None:
+        """Convert the totals of this thread to their dtype."""
+        for k, total in enumerate(self.nest.totals):
+            pointer = Value(f"*{code_of(total.node.dtype)}", f"%total{k}")
+            pointer = self._own(pointer, self.counts[k])
+            with self._each(self.counts[k]) as index:
+                self.write(pointer, index, self.read(self.pointers[self.first_total + k], index))
+
+    def _own(self, pointer: Value, count: Value) -> Value:
+        """Return where this thread's elements begin; each thread has ``count``."""
+        far = self.binary("*", Value("i8", "%part"), count)
+        text = f"getelementptr {TYPES[pointer.type[1:]]}, ptr {pointer.text}, i64 {far.text}"
+        return pointer._replace(text=self.add(text))
+
+    @contextmanager
+    def _each(self, count: Value) -> Iterator[Value]:
+        """Emit a loop over some adjacent elements; yields the index of a vector of them."""
+        with self.loop("0", count.text, self.width) as name:
+            index = Value("i8", name)
+            with self._vector(index, self.active(index, count, self.width), {}):
+                yield Value("i8", "", counts=Counts(name, 0))
+
+    def _add_total(self, k: int) -> None:
+        """Emit the addition of a vector to a total."""
+        total, i = self.nest.totals[k], self.first_total + k
+        value, dtype = self.spread(self.found[total.node], self.width), total.node.dtype
+        if self.mask:
+            value = self.select(self._flags(self.mask), value, self._first(total.how, dtype))
+        if not total.left[self.vector]:
+            cell = self.sums[k]
+            cell.text = self._joined(total.how, value._replace(text=cell.text), value).text
+            return
+        mask, self.mask = self.mask, ""  # the memory of this thread is longer than a row
+        old = self.read(self.pointers[i], self._at(i))
+        self.write(self.pointers[i], self._at(i), self._joined(total.how, old, value))
+        self.mask = mask
+
+    @contextmanager
+    def _summing(self, level: _Level) -> Iterator[None]:
+        """Keep totals without the vectorised loop in registers, and add them to memory after."""
+        totals = {k: self.nest.totals[k] for k in level.totals}
+        inner = {k: total for k, total in totals.items() if not total.left[self.vector]}
+        with self._carried():
+            for k, total in inner.items():
+                dtype = total.node.dtype
+                many = kind(code_of(dtype), self.width)
+                self.sums[k] = Cell(many, self._first(total.how, dtype).text)
+                self.cells.append(self.sums[k])
+            yield
+        for k, total in inner.items():
+            i, zero = self.first_total + k, Value("i8", "0")
+            code = code_of(total.node.dtype)
+            value = Value(code, self.sums.pop(k).text, lanes=self.width)
+            one = self._folded(total.how, value)
+            old = self.read(self.pointers[i], zero)
+            self.write(self.pointers[i], zero, self._joined(total.how, old, one))

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.backends.cpu.codegen.intrinsics import NAMES
+from fdbr.backends.cpu.codegen.intrinsics import NAMES, scalar
 from fdbr.backends.cpu.codegen.kernel_functions import BUILTINS
 from fdbr.backends.cpu.codegen.llvm_text import Builder
-from fdbr.backends.cpu.codegen.llvm_values import Value
+from fdbr.backends.cpu.codegen.llvm_values import Value, kind
 from fdbr.core.expr import Node
 
 __all__ = ["NodeValues", "code_of"]
@@ -25,7 +25,8 @@ _CALLS = {
 
 def code_of(dtype: Any) -> str:
     """Return the name of a dtype in kernels."""
-    return dtype.str[1:]  # type: ignore[no-any-return]
+    code: str = dtype.str[1:]
+    return code
 
 
 class NodeValues(Builder):
@@ -36,6 +37,8 @@ class NodeValues(Builder):
         if node.op == "constant":
             return self.strong(self.cast(self.literal(node.detail[0]), code_of(node.dtype)))
         lanes = max([arg.lanes for arg in args])
+        if node.op == "scalar":
+            return self._called(scalar(node.detail).write, args, lanes)
         args = [self.spread(arg, lanes) for arg in args]
         if node.op in _SIGNS:
             return self.binary(_SIGNS[node.op], *args)
@@ -50,6 +53,23 @@ class NodeValues(Builder):
             return self.invert(args[0])
         assert node.op in ("number", "cast"), node.op
         return self.cast(args[0], code_of(node.dtype))
+
+    def _called(self, function: Any, args: Sequence[Value], lanes: int) -> Value:
+        """Call a scalar function for each lane."""
+        if lanes == 1:
+            found: Value = function(self, *args)
+            return found
+        many = "poison"
+        for lane in range(lanes):
+            given = [
+                Value(arg.type, self.add(f"extractelement {arg.typed}, i64 {lane}"))
+                if arg.lanes > 1
+                else arg
+                for arg in args
+            ]
+            one = function(self, *given)
+            many = self.add(f"insertelement {kind('f8', lanes)} {many}, {one.typed}, i64 {lane}")
+        return Value("f8", many, lanes=lanes)
 
     def active(self, index: Value, stop: Value, lanes: int) -> str:
         """Return the mask of the lanes of a vector that begins at an index, before a stop."""

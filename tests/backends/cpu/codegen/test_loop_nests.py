@@ -8,9 +8,9 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
 
-from fdbr.backends.cpu.codegen.loop_nest import Access, LoopNest, Schedule
+from fdbr.backends.cpu.codegen.loop_nest import Access, LoopNest, Schedule, Total, read, text_of
 from fdbr.backends.cpu.codegen.math import functions
-from fdbr.backends.cpu.codegen.nest_lowering import lowered, width
+from fdbr.backends.cpu.codegen.nest_lowering import PADDING, lowered, width
 from fdbr.backends.cpu.runtime.machine import code, placed
 from fdbr.backends.cpu.runtime.pool import launch
 from fdbr.core.expr import Graph, every
@@ -59,7 +59,8 @@ def interpreted(nest, extents, arrays):
 def is_full(nest, node):
     """Return whether a node has an element for each iteration of all loops."""
     if node.op == "operand":
-        return any(a != "-" and not k for a, k in zip(node.detail[2], nest.kept, strict=True))
+        axes = nest.operands[node.detail[0]].axes
+        return any(a != "-" and not k for a, k in zip(axes, nest.kept, strict=True))
     return node.op != "reduced" and any(is_full(nest, arg) for arg in node.args)
 
 
@@ -82,7 +83,7 @@ def nests(draw):
         letters = draw(st.sampled_from(["cc-", "ss-"])) if i else "c"
         axes = "".join(draw(st.sampled_from(letters)) for _ in range(rank))
         accesses.append(Access(which if i else dtype, axes))
-        node = graph.node("operand", accesses[i].dtype, (), (i, True, axes))
+        node = graph.node("operand", accesses[i].dtype, (), (i, True))
         (flags if accesses[i].dtype == bool else numbers).append(node)
     results = []
     for _ in range(draw(st.integers(1, 7))):
@@ -105,46 +106,69 @@ def nests(draw):
     results.append(numbers[-1])
     if draw(st.booleans()):
         results.append(draw(st.sampled_from(numbers + flags)))
-    conditions = (flags[-1],) if flags and all(kept) and draw(st.booleans()) else ()
-    nest = LoopNest(kept, tuple(accesses), tuple(results), conditions)
-    panel = draw(st.integers(1, 4)) if form == "panel" else 0
-    return nest, Schedule(vector, panel, draw(st.booleans()), draw(st.booleans()))
+    conditions = (flags[-1],) if flags and draw(st.booleans()) else ()
+    totals = []
+    if draw(st.booleans()):
+        left = tuple(draw(st.booleans()) for _ in range(rank))
+        totals.append(Total(draw(st.sampled_from(["sum", "max", "min"])), numbers[-1], left))
+    nest = LoopNest(kept, tuple(accesses), tuple(results), conditions, tuple(totals))
+    full = frozenset(i for i, out in enumerate(results) if is_full(nest, out))
+    totals = [total for total in totals if is_full(nest, total.node)]
+    nest = nest._replace(totals=tuple(totals), broadcast=full)
+    masked, exact, short = (draw(st.booleans()) for _ in range(3))
+    schedule = Schedule(vector, masked=masked, exact=exact, short=short)
+    return nest, schedule, form == "panel"
 
 
-def run(nest, schedule, kernel, extents, arrays):
-    """Return a kernel's results, and whether the conditions held."""
+def run(nest, schedule, panels, kernel, extents, arrays):
+    """Return a kernel's results and totals, and whether the conditions held."""
     outs = []
-    for out in nest.outs:
-        full = all(nest.kept) or is_full(nest, out)
-        shape = [n if full or k else 1 for n, k in zip(extents, nest.kept, strict=True)]
+    for i, out in enumerate(nest.outs):
+        every_loop = i in nest.broadcast or all(nest.kept)
+        shape = [n if every_loop or k else 1 for n, k in zip(extents, nest.kept, strict=True)]
         outs.append(np.full(shape, 77, out.dtype))
-    table = [x.__array_interface__["data"][0] for x in (*arrays, *outs)]
-    table += extents
+    sizes = list(extents)
     for x, access in zip(arrays, nest.operands, strict=True):
-        table += [s // x.itemsize for s, a in zip(x.strides, access.axes, strict=True) if a == "s"]
-    failed = array("q", [0])
-    table += [failed.buffer_info()[0]] * bool(nest.conditions)
+        sizes += [s // x.itemsize for s, a in zip(x.strides, access.axes, strict=True) if a == "s"]
     units = [n for k, n in enumerate(extents) if nest.kept[k] and k != schedule.vector]
-    number = math.prod(units)
-    if schedule.panel:
-        number *= -(-extents[schedule.vector] // (schedule.panel * width(nest.outs)))
-    elif not units and all(nest.kept):
-        number = extents[0]
-    words = array("q", table)
     flat = all(nest.kept) and len(extents) == 1
-    launch(kernel, words.buffer_info()[0], number, 16 if flat else 1, 2)
-    return outs, not failed[0]
+    number = extents[0] if flat else math.prod(units) * (panels or 1)
+    parts = 1 if flat else min(2, number)
+    totals, wide = [], []
+    for total in nest.totals:
+        shape = [n if left else 1 for n, left in zip(extents, total.left, strict=True)]
+        totals.append(np.full((parts, *shape), 77, total.node.dtype))
+        dtype = np.float64 if total.how == "sum" else total.node.dtype
+        wide.append(np.full((parts, math.prod(shape) + PADDING), 77, dtype))
+    failed = np.zeros(1, np.uint8)
+    table = [*arrays, np.array(sizes), *outs, *totals, *wide, *[failed] * bool(nest.conditions)]
+    words = array("q", map(id, table))
+    launch(kernel, words.buffer_info()[0], number, 16 if flat else 1, parts)
+    joined = [_REDUCED[total.how](x, 0) for total, x in zip(nest.totals, totals, strict=True)]
+    return [*outs, *joined], not failed[0]
 
 
 @given(st.data())
 @settings(max_examples=_EXAMPLES)
 def test_kernels_compute_what_numpy_computes_for_all_sizes(data):
-    nest, schedule = data.draw(nests())
-    kernel = placed("kernel", code(lowered(nest, schedule)))
+    nest, schedule, panelled = data.draw(nests())
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    beside = data.draw(st.integers(1, 200))
+    lanes = width([*nest.outs, *nest.conditions, *[total.node for total in nest.totals]])
+    if panelled:
+        schedule, _ = schedule.panelled(beside, lanes)
+    source = text_of(nest, schedule)
+    assert text_of(*read(source)) == source
+    kernel = placed("kernel", code(lowered(*read(source), objects=True)))
     for most in (3, 9, 40):
         extents = [int(n) for n in rng.integers(1, most + 1, len(nest.kept))]
-        if not schedule.masked:
+        panels = 0
+        if panelled:
+            more = 0 if beside < 4 * lanes else int(rng.integers(3)) * schedule.panel * lanes
+            extents[schedule.vector] = beside + more
+            like, panels = schedule.panelled(beside + more, lanes)
+            assert like == schedule
+        elif not schedule.masked:
             extents[schedule.vector] += 16
         arrays = []
         for access in nest.operands:
@@ -154,12 +178,18 @@ def test_kernels_compute_what_numpy_computes_for_all_sizes(data):
             x = x > 0 if access.dtype == bool else (np.round(4 * x) / 4).astype(access.dtype)
             x = x[tuple(slice(n) for n in shape)]
             arrays.append(x)
-        found, held = run(nest, schedule, kernel, extents, arrays)
+        found, held = run(nest, schedule, panels, kernel, extents, arrays)
         with np.errstate(all="ignore"):
             desired = interpreted(nest, extents, arrays)
             wanted = interpreted(nest._replace(outs=nest.conditions), extents, arrays)
+            for total in nest.totals:
+                (whole,) = interpreted(nest._replace(outs=(total.node,)), extents, arrays)
+                axes = tuple(k for k, left in enumerate(total.left) if not left)
+                exact = {"dtype": np.float64} if total.how == "sum" else {}
+                whole = np.broadcast_to(whole, extents)
+                desired.append(_REDUCED[total.how](whole, axis=axes, keepdims=True, **exact))
         assert held == all(np.all(flags) for flags in wanted)
-        exact = not any(node.op == "reduced" for node in every(nest.outs))
+        exact = not any(node.op == "reduced" for node in every(nest.outs)) and not nest.totals
         for one, other in zip(found, desired, strict=True):
             other = np.broadcast_to(other, one.shape)
             if exact:

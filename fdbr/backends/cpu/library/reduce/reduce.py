@@ -121,10 +121,10 @@ def _plan(
     exact = count >= (_HIGH if across or narrow else _LONG) or (
         not across and not narrow and outer > _SHORTEST
     )
-    if narrow:  # only two loops, the first of which is vectorised
+    if narrow:  # there are two loops, and the first one is vectorised
         results, extents = (True, False), (middle, inner)
-    panel = min(_PANEL, -(-beside * x.itemsize // 64)) if across or narrow else 0
-    schedule = Schedule(0 if narrow else 2, panel, exact=exact, ragged=not panel)
+    panels = across or narrow
+    plain = Schedule(0 if narrow else 2, exact=exact, ragged=not panels)
     reads = [_read(v, x.shape, kept, gone, results) for v in operands]
     if whole:  # there is one result, whatever the number of partial ones
         reads = [(varies, read if varies else "---") for varies, read in reads]
@@ -136,29 +136,31 @@ def _plan(
         accesses = tuple([Access(dtype, read) for dtype, _, read in kinds])
         return lowered(LoopNest(results, accesses, tuple(outs)), schedule)
 
-    source, outs, several, _ = traced(name, function, kinds, schedule, write)
+    guess = 64 // x.itemsize  # lanes; there are fewer if the function computes in a wider dtype
+    while True:
+        schedule, count = plain.panelled(beside, guess) if panels else (plain, middle)
+        source, outs, several, _ = traced(name, function, kinds, schedule, write)
+        if not panels or width(outs) == guess:
+            break
+        guess = width(outs)
     parted = whole and _are_totals(outs)
     if parted:  # parts are short, and NumPy adds their results pairwise
-        source, outs, several, _ = traced(
-            name, function, kinds, schedule._replace(exact=False), write
-        )
+        source, outs, several, _ = traced(name, function, kinds, plain._replace(exact=False), write)
     finish = [(_COMBINED[out.detail], kept) for out in outs] if parted else []
     plan = _Parts(finish) if parted else Plan()
     plan.turned, plan.single, plan.copied, plan.several = False, [], [], several
     plan.guarded = False
     plan.outs = [(x.shape if out.varies else kept, out.dtype) for out in outs]
-    plan.lengths = extents if panel else (*extents, middle * inner)
-    rows = middle
+    plan.lengths = extents if panels else (*extents, middle * inner)
+    rows = count if narrow or not panels else outer * count
     if parted:
         rows = -(-inner // _CHUNK)
         plan.outs = [((rows,), out.dtype) for out in outs]
         plan.lengths = 1, rows, _CHUNK, inner
     plan.address = address_of(source)
-    if panel:
-        rows = (1 if narrow else outer) * -(-beside // (panel * width(outs)))
     plan.divide(False, rows, x.size // rows, cost(outs))
-    plain = all(out.op == "reduced" and out.args[0].op == "operand" for out in outs)
-    if panel and rows < (2 * thread_count() if plain else 1) and x.size >= _MANY:
+    single = all(out.op == "reduced" and out.args[0].op == "operand" for out in outs)
+    if panels and rows < (2 * thread_count() if single else 1) and x.size >= _MANY:
         raise InexpressibleError("work that cannot be divided")
     return plan
 
