@@ -79,7 +79,9 @@ class _Nest:
     def written(self) -> Written:
         """Return the kernel."""
         nest, graph = self.steps, self.graph
-        results, outputs, broadcast = [], [], set()
+        results: list[Node] = []
+        outputs: list[Output] = []
+        broadcast: set[int] = set()
         totals: list[Total] = []
         reduced: dict[Variable, Node] = {}
         for step in nest.steps:

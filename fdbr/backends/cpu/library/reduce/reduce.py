@@ -112,7 +112,7 @@ def _plan(
     whole = not across and outer == middle == 1
     short = not across and outer == 1 and inner * x.itemsize < _NARROWEST
     narrow = short and not whole and middle >= _NARROW
-    results = (True, False, True) if across else (False, True, False)
+    results: tuple[bool, ...] = (True, False, True) if across else (False, True, False)
     count = middle if across else outer * inner
     beside = middle if narrow else inner
     few = count < _SHORTEST and not narrow
@@ -121,8 +121,9 @@ def _plan(
     exact = count >= (_HIGH if across or narrow else _LONG) or (
         not across and not narrow and outer > _SHORTEST
     )
+    lengths: tuple[int, ...] = extents
     if narrow:  # there are two loops, and the first one is vectorised
-        results, extents = (True, False), (middle, inner)
+        results, lengths = (True, False), (middle, inner)
     panels = across or narrow
     plain = Schedule(0 if narrow else 2, exact=exact, ragged=not panels)
     reads = [_read(v, x.shape, kept, gone, results) for v in operands]
@@ -151,7 +152,7 @@ def _plan(
     plan.turned, plan.single, plan.copied, plan.several = False, [], [], several
     plan.guarded = False
     plan.outs = [(x.shape if out.varies else kept, out.dtype) for out in outs]
-    plan.lengths = extents if panels else (*extents, middle * inner)
+    plan.lengths = lengths if panels else (*lengths, middle * inner)
     rows = count if narrow or not panels else outer * count
     if parted:
         rows = -(-inner // _CHUNK)
