@@ -92,20 +92,16 @@ class Node:
         How many row reductions it depends on, each of the result of the one before.
     varies
         Whether it has an element for each column, rather than one for the whole row.
-    fixed
-        Whether it is the same for all rows.
     single
         Whether it depends on float32 numbers alone, though its own dtype may be float64.
     """
 
     __slots__ = (
-        *("args", "detail", "dtype", "fixed", "graph", "itemsize", "level", "op", "single"),
-        "varies",
+        *("args", "detail", "dtype", "graph", "itemsize", "level", "op", "single", "varies"),
     )
 
     level: int
     varies: bool
-    fixed: bool
     single: bool
     ndim = 2
     size = 1 << 30  # claims to be large, so that code takes its branch for large arrays
@@ -117,11 +113,10 @@ class Node:
         self.itemsize = dtype.itemsize
         self.level = max((arg.level for arg in args), default=0)
         self.varies = any(arg.varies for arg in args)
-        self.fixed = all(arg.fixed for arg in args)
         self.single = all(arg.single for arg in args)
         if op == "operand":
             self.single = dtype in _EXACT
-            self.varies, self.fixed = detail[1], detail[2]
+            self.varies = detail[1]
         elif op == "reduced":
             self.level, self.varies = self.level + 1, False
 
@@ -256,9 +251,12 @@ class Node:
 _EXPENSIVE = frozenset({"div", "sqrt"})
 
 
-def cost(outs: Sequence[Node]) -> int:
-    """Estimate the cost of an element in additions, without values shared by a row."""
-    return sum(8 if each.op in _EXPENSIVE else 1 for each in every(outs) if each.varies)
+def cost(outs: Sequence[Node], found: Container[Node] = ()) -> int:
+    """Estimate the cost of an element in additions, without values shared by a row.
+
+    Nodes in ``found`` are known already.
+    """
+    return sum(8 if each.op in _EXPENSIVE else 1 for each in every(outs, found) if each.varies)
 
 
 def every(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:

@@ -1,5 +1,6 @@
 """Kernels that compute functions of NumPy arrays outside of compiled functions."""
 
+import itertools
 import logging
 import math
 from array import array
@@ -8,16 +9,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen import loops
+from fdbr.backends.cpu.codegen.loop_nest import Access, LoopNest, Schedule
 from fdbr.backends.cpu.codegen.math import functions
+from fdbr.backends.cpu.codegen.nest_lowering import lowered
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count
 from fdbr.backends.cpu.tuning import TUNING
-from fdbr.core.expr import FLOATS, Graph, InexpressibleError, Node, cost
+from fdbr.core.expr import FLOATS, Graph, InexpressibleError, Node, cost, every
 
 __all__ = ["Plan", "converted", "elementwise", "expected", "key_of", "planned", "traced"]
 
 _GRAIN = 1 << 10  # elements
+_LOOPS = 4  # nested loops over an array
+_OF_ROWS = frozenset({"reduced", "columns"})  # operations that are not elementwise
 _BOOL = np.dtype(np.bool_)
 _MOST = 4096  # plans in the cache
 _UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, OverflowError
@@ -67,9 +71,8 @@ class Plan:
     shares: tuple[int, int, int]
     guarded: bool
 
-    def divide(self, flat: bool, rows: int, columns: int, inner: int, additions: int) -> None:
+    def divide(self, flat: bool, rows: int, columns: int, additions: int) -> None:
         """Divide the work among threads if ``additions`` per element make that worth while."""
-        self.lengths = columns, inner
         number, grain = (columns, _GRAIN) if flat else (rows, 1)
         work = rows * columns * additions
         parts = (
@@ -141,7 +144,7 @@ def traced(
 
     A guarded kernel reports elements for which the function's formulas do not hold
     (`Graph.require`).  Each operand is described by its dtype, whether it varies along columns, and
-    how its rows are indexed.  The layout says in which order ``write`` traverses them.
+    how it is read.  The layout says in which order ``write`` traverses them.
     """
     settings = tuple(operands), layout
     known = _sources.setdefault(name[0] if type(name) is tuple else name, {})
@@ -151,8 +154,8 @@ def traced(
             raise InexpressibleError("a keyword that changes from call to call")
         graph = Graph(functions, guarded=True)
         nodes = [
-            graph.node("operand", dtype, (), (i, varies, offset == "0"))
-            for i, (dtype, varies, offset) in enumerate(operands)
+            graph.node("operand", dtype, (), (i, varies))
+            for i, (dtype, varies, _) in enumerate(operands)
         ]
         try:
             made = function(*nodes)
@@ -251,17 +254,20 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
             raise InexpressibleError("operands in several orders")
         shape, shapes = shape[::-1], [s[::-1] for s in shapes]
     stepped = {} if plan.turned else _stepped(operands, shapes, shape)
-    rows, columns, inner, patterns, steps = _patterns(shapes, shape, stepped)
-    if stepped and not steps:
-        rows, columns, inner, patterns, steps = _patterns(shapes, shape, {})
-    layout = loops.Layout(
-        rows == 1, columns < TUNING.narrow_columns, tuple([offset for _, offset in patterns])
-    )
-    kinds = [(dtype, *pattern) for dtype, pattern in zip(dtypes, patterns, strict=True)]
-    source, (out, *more), plan.several, plan.guarded = traced(
-        name, function, kinds, layout, loops.source
-    )
-    if more or not out.varies:
+    extents, axes, steps = _loops(shapes, shape, stepped)
+    last = len(extents) - 1
+    schedule = Schedule(last, masked=extents[last] < TUNING.narrow_columns)
+    kinds = [(dtype, way[last] != "-", way) for dtype, way in zip(dtypes, axes, strict=True)]
+
+    def write(outs: Any, count: int, layout: Schedule, conditions: Any) -> str:
+        if len(outs) > 1 or any(node.op in _OF_ROWS for node in every([*outs, *conditions])):
+            raise InexpressibleError("what is no function of each element")
+        accesses = tuple([Access(dtype, way) for dtype, _, way in kinds])
+        kept = (True,) * len(extents)
+        return lowered(LoopNest(kept, accesses, tuple(outs), tuple(conditions)), layout)
+
+    source, (out,), plan.several, plan.guarded = traced(name, function, kinds, schedule, write)
+    if plan.several or not out.varies:
         raise InexpressibleError("what is no function of each element")
     plan.address = address_of(source)
     plan.outs = [(shape, out.dtype)]
@@ -272,8 +278,8 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
         or type(v) is not np.ndarray
         or not (i in steps or (v.flags.f_contiguous if plan.turned else v.flags.c_contiguous))
     ]
-    plan.divide(layout.flat, rows, columns, inner, cost([out]))
-    plan.lengths = *plan.lengths, *steps.values()
+    plan.divide(last == 0, math.prod(extents[:last]), extents[last], cost([out]))
+    plan.lengths = *extents, *itertools.chain(*steps.values())
     return plan
 
 
@@ -296,26 +302,26 @@ def _is_single(value: Any) -> bool:
     return type(value) is np.ndarray and value.size > 1 and not any(value.strides)
 
 
-def _patterns(
+def _loops(
     shapes: Sequence[tuple[int, ...]],
     shape: tuple[int, ...],
     stepped: dict[int, tuple[int, ...]],
-) -> tuple[int, int, int, list[tuple[bool, str]], dict[int, int]]:
-    """Return the layouts of operands relative to a matrix that has the elements of the result.
+) -> tuple[list[int], list[str], dict[int, list[int]]]:
+    """Return the loops over the elements of a result; an operand has all or some of them.
 
     Returns
     -------
-    rows, columns, inner
-        The number of each, and the length of the inner one of the axes that rows were merged from.
-    patterns
-        For each operand whether it varies along columns, and its row index (see `loops.Layout`).
+    extents
+        The lengths of the loops: of axes that can be traversed as one.
+    axes
+        How each operand is read (see `Access`).
     steps
-        The element strides between rows of those operands of ``stepped`` whose rows are not
-        adjacent; none if another operand has gaps.
+        The distances along each loop but the last of the operands of ``stepped``; none of these
+        operands are read in place if one has gaps within rows, or if the rows are short.
     """
     ndim = len(shape)
     merged: list[tuple[int, tuple[bool, ...]]] = []
-    ends: list[int] = []  # the stride of each operand's last axis
+    ends: list[int] = []  # the last axis of each loop
     for axis, length in enumerate(shape):
         if length == 1:
             continue
@@ -332,23 +338,15 @@ def _patterns(
             merged.append((length, mask))
             ends.append(axis)
     if not merged:
-        merged = [(1, (True,) * len(shapes))]
-    columns, across = merged[-1]
-    steps = {}
-    if len(merged) == 2 and columns >= TUNING.narrow_columns:
-        steps = {i: step[ends[0]] for i, step in stepped.items() if step[ends[1]] == 1}
-    if len(steps) < len(stepped):
-        return 0, 0, 0, [], {}
-    if len(merged) > 3:
+        merged, ends = [(1, (True,) * len(shapes))], [0]
+    extents = [length for length, _ in merged]
+    if stepped and (
+        extents[-1] < TUNING.narrow_columns or any(step[ends[-1]] != 1 for step in stepped.values())
+    ):
+        return _loops(shapes, shape, {})
+    if len(merged) > _LOOPS:
         raise InexpressibleError("too many axes that are broadcast")
-    outer = merged[:-1]
-    rows = math.prod(length for length, _ in outer)
-    inner = outer[-1][0] if outer else 1
-    patterns = []
-    for i, varies in enumerate(across):
-        has = [mask[i] for _, mask in outer]
-        offset = "0"
-        if any(has):
-            offset = "r" if all(has) else "m" if has[-1] else "d"
-        patterns.append((varies, f"s{i}" if i in steps else offset))
-    return rows, columns, inner, patterns, steps
+    axes = ["".join("c" if mask[i] else "-" for _, mask in merged) for i in range(len(shapes))]
+    for i in stepped:
+        axes[i] = "s" * (len(merged) - 1) + "c"
+    return extents, axes, {i: [step[end] for end in ends[:-1]] for i, step in stepped.items()}

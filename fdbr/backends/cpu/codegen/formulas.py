@@ -122,9 +122,7 @@ def joining_formulas(step: Instruction) -> tuple[Formula, ...] | None:
 
 def _joining(combine: Combine, dtypes: tuple[Any, ...]) -> tuple[Formula, ...] | None:
     graph, count = Graph(MODULE), len(dtypes)
-    nodes = [
-        graph.node("operand", dtype, (), (i, True, False)) for i, dtype in enumerate(2 * dtypes)
-    ]
+    nodes = [graph.node("operand", dtype, (), (i, True)) for i, dtype in enumerate(2 * dtypes)]
     try:
         with np.errstate(all="ignore"):
             found: Any = (
@@ -183,7 +181,7 @@ def _followed(value: Any, keys: Any, params: dict[str, Any], dtype: Any, to: Any
             operands.append(None)
             continue
         operands.append(to or (own if kind is None else common))
-        given.append(graph.node("operand", operands[-1], (), (i, True, False)))
+        given.append(graph.node("operand", operands[-1], (), (i, True)))
     try:
         with np.errstate(all="ignore"):
             root = value(MODULE, *given, **params)

@@ -153,7 +153,7 @@ class Instructions:
         return ""
 
     @contextmanager
-    def loop(self, first: str, stop: str) -> Iterator[str]:
+    def loop(self, first: str, stop: str, step: Any = 1) -> Iterator[str]:
         """Emit a loop over the integers from ``first`` to before ``stop``; yields the index's name.
 
         The values of the ``cells`` are carried from iteration to iteration.
@@ -177,7 +177,7 @@ class Instructions:
             f"  {name} = phi {type} [ {start}, %{before} ], [ {new}, %{end} ]"
             for type, name, start, new in pairs
         ]
-        self.do(f"{following} = add nsw i64 {index}, 1")
+        self.do(f"{following} = add nsw i64 {index}, {step}")
         self.branch(self.add(f"icmp slt i64 {following}, {stop}"), body, after)
         self._join(after, starts, before, news, end)
 

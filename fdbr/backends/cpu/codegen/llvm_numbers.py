@@ -74,7 +74,12 @@ class Numbers(Instructions):
     def steps(self, value: Value) -> str:
         """Return the vector of offsets from the first lane, for a value that counts lanes."""
         assert value.counts is not None
-        return f"<{', '.join(f'i64 {k * value.counts.step}' for k in range(self.lanes))}>"
+        step = value.counts.step
+        if type(step) is int:
+            return f"<{', '.join(f'i64 {k * step}' for k in range(self.lanes))}>"
+        every = self.spread(Value("i8", step), self.lanes)
+        lanes = ", ".join(f"i64 {k}" for k in range(self.lanes))
+        return self.add(f"mul nsw {every.typed}, <{lanes}>")
 
     def first(self, value: Value) -> Value:
         """Return the first lane of a value that counts lanes."""

@@ -9,7 +9,10 @@ HEAD = "define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part
 
 
 def words(
-    table: Sequence[str], addresses: Container[str], wanted: Iterable[str] | None = None
+    table: Sequence[str],
+    addresses: Container[str],
+    wanted: Iterable[str] | None = None,
+    base: str = "table",
 ) -> str:
     """Return instructions that load entries of a kernel's table into registers of the same name.
 
@@ -23,6 +26,8 @@ def words(
         The names of the entries that are addresses; the others are integers.
     wanted
         The names of the entries to load; by default all.
+    base
+        The register with the table's address.
 
     Examples
     --------
@@ -33,6 +38,6 @@ def words(
     lines = []
     for name in table if wanted is None else wanted:
         kind = "ptr" if name in addresses else "i64"
-        lines.append(f"  %{name}.at = getelementptr i64, ptr %table, i64 {table.index(name)}")
+        lines.append(f"  %{name}.at = getelementptr i64, ptr %{base}, i64 {table.index(name)}")
         lines.append(f"  %{name} = load {kind}, ptr %{name}.at")
     return "\n".join(lines)

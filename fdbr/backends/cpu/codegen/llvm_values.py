@@ -41,7 +41,7 @@ class AccessError(KernelError):
 
 
 class Counts(NamedTuple):
-    """Describe integers that grow by a constant step from one lane of a vector to the next.
+    """Describe integers that grow by one step from one lane of a vector to the next.
 
     Attributes
     ----------
@@ -50,12 +50,12 @@ class Counts(NamedTuple):
     more
         That constant.
     step
-        The step between lanes.
+        The step between lanes; the register of one that is not constant.
     """
 
     name: str
     more: int
-    step: int = 1
+    step: Any = 1
 
 
 class Value(NamedTuple):

@@ -35,10 +35,7 @@ def _recognized(combine: Function, dtypes: tuple[Any, ...]) -> tuple[str, ...] |
     graph = Graph(functions)
     a, b = (
         tuple(
-            [
-                graph.node("operand", dtype, (), (2 * i + k, True, False))
-                for i, dtype in enumerate(kinds)
-            ]
+            [graph.node("operand", dtype, (), (2 * i + k, True)) for i, dtype in enumerate(kinds)]
         )
         for k in range(2)
     )

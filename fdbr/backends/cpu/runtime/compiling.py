@@ -12,6 +12,8 @@ from weakref import WeakValueDictionary
 
 from fdbr.backends.cpu.codegen import intrinsics, language, streaming
 from fdbr.backends.cpu.codegen.llvm_lowering import lower
+from fdbr.backends.cpu.codegen.loop_nest import read
+from fdbr.backends.cpu.codegen.nest_lowering import lowered
 from fdbr.backends.cpu.library.matmul import register_tiles, tiles
 from fdbr.backends.cpu.runtime import machine
 from fdbr.backends.cpu.runtime.machine import (
@@ -24,6 +26,7 @@ from fdbr.backends.cpu.runtime.machine import (
     processor,
 )
 from fdbr.backends.cpu.runtime.machine import code_of as kept_code
+from fdbr.core import expr
 
 __all__ = ["address_of", "code_of", "find_address", "front_end", "load", "measures", "translated"]
 
@@ -101,11 +104,12 @@ def _library_version() -> str:
 def front_end() -> dict[str, str]:
     """Return the sources of the modules that translate kernels, by module name.
 
-    These are the modules below `fdbr.backends.cpu` that `codegen.llvm_lowering` and the libraries
-    import, directly or indirectly.
+    These are the modules below `fdbr.backends.cpu` that `codegen.llvm_lowering`,
+    `codegen.nest_lowering` and the libraries import, directly or indirectly, and the expressions of
+    nests.
     """
-    texts: dict[str, str] = {}
-    waiting = ["codegen.llvm_lowering"]
+    texts = {"expr": inspect.getsource(expr)}
+    waiting = ["codegen.llvm_lowering", "codegen.nest_lowering"]
     waiting += [module.__name__.removeprefix("fdbr.backends.cpu.") for module in _LIBRARIES]
     while waiting:
         name = waiting.pop()
@@ -124,6 +128,8 @@ def _compiled(source: str) -> tuple[str, bytes]:
 
 def translated(source: str) -> tuple[str, bool]:
     """Return a kernel in LLVM's language, and whether it needs no optimisation: see `lower`."""
+    if source.startswith("nest"):
+        return lowered(*read(source), objects=True), True
     return lower(source, _scope())
 
 

@@ -321,5 +321,5 @@ def test_joined_operations_give_what_they_give_alone(share, mixed):
 
 def test_nodes_of_programs_and_of_eager_kernels_have_modules_of_their_own():
     for module in (functions, MODULE, functions):
-        node = Graph(module).node("operand", np.dtype(np.float64), (), (0, True, False))
+        node = Graph(module).node("operand", np.dtype(np.float64), (), (0, True))
         assert array_module(node) is module

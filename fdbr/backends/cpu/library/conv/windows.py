@@ -98,6 +98,6 @@ def _plan(
     rest = counts if write is summed else (inputs, *windows.kernel)
     plan.outs = [((x.shape[0], outputs, *rest), dtype)]
     work = math.prod(counts) * inputs * math.prod(windows.kernel) * block
-    plan.divide(False, x.shape[0] * outputs // block, work, 1, _ADDITIONS)
+    plan.divide(False, x.shape[0] * outputs // block, work, _ADDITIONS)
     plan.lengths = (outputs // block, per // block, inputs, *x.shape[2:], *counts)
     return plan

@@ -127,6 +127,6 @@ def _plan(
     plan.single, plan.copied = [], []
     plan.address = address_of(source)
     plan.outs = [((*lead, *rest), dtype)]
-    plan.divide(False, math.prod(lead), math.prod(size), 1, _ADDITIONS)
+    plan.divide(False, math.prod(lead), math.prod(size), _ADDITIONS)
     plan.lengths = (1, 1, 1, *size, *counts)
     return plan

@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.eager_kernels import Plan, expected, key_of, planned, traced
-from fdbr.backends.cpu.codegen.writer import width
-from fdbr.backends.cpu.library.reduce.accumulators import PANEL, Fold
-from fdbr.backends.cpu.library.reduce.inner_axes import Along
-from fdbr.backends.cpu.library.reduce.outer_axes import Across
-from fdbr.backends.cpu.library.reduce.short_axes import Narrow
+from fdbr.backends.cpu.codegen.loop_nest import Access, LoopNest, Schedule
+from fdbr.backends.cpu.codegen.nest_lowering import lowered, width
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import thread_count
 from fdbr.backends.cpu.tuning import TUNING
@@ -19,6 +16,7 @@ from fdbr.core.expr import FLOATS, InexpressibleError, Node, cost
 
 __all__ = ["reduced", "stages"]
 
+_PANEL = 4  # vectors of neighbouring results whose totals stay in registers
 _LONG = 1 << 12  # elements from which on a sum is compensated
 _HIGH = 1 << 10  # the same, for sums across rows
 _CHUNK = 1 << 12  # elements of a partial result, where everything is reduced
@@ -106,47 +104,62 @@ def _plan(
         raise InexpressibleError("no elements")
     kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
     gone = tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
-    ways = [_way(v, x.shape, kept, gone) for v in operands]
-    across, (outer, middle, inner) = _axes(x.shape, axes)
+    across, extents = _axes(x.shape, axes)
+    outer, middle, inner = extents
     whole = not across and outer == middle == 1
     short = not across and outer == 1 and inner * x.itemsize < TUNING.reduced_bytes
     narrow = short and not whole and middle >= TUNING.reduced_columns
-    if narrow:
-        across, (middle, inner) = True, (inner, middle)
-    if whole:  # there is one result, whatever the number of partial ones
-        ways = [(varies, offset if varies else "0") for varies, offset in ways]
+    results: tuple[bool, ...] = (True, False, True) if across else (False, True, False)
     count = middle if across else outer * inner
+    beside = middle if narrow else inner
     few = count < TUNING.reduced_row and not narrow
-    if few or inner < (TUNING.reduced_columns if across else TUNING.reduced_row):
+    if few or beside < (TUNING.reduced_columns if across or narrow else TUNING.reduced_row):
         raise InexpressibleError("few elements")
-    exact = count >= (_HIGH if across else _LONG) or (not across and outer > TUNING.reduced_row)
-    panel = min(PANEL, -(-inner * x.itemsize // 64)) if across else PANEL
-    fold = Fold(across, exact, tuple([offset for _, offset in ways]), narrow, panel)
-    kinds = [(v.dtype, *way) for v, way in zip(operands, ways, strict=True)]
-    source, outs, several, _ = traced(name, function, kinds, fold, _source)
+    exact = count >= (_HIGH if across or narrow else _LONG) or (
+        not across and not narrow and outer > TUNING.reduced_row
+    )
+    lengths: tuple[int, ...] = extents
+    if narrow:  # there are two loops, and the first one is vectorised
+        results, lengths = (True, False), (middle, inner)
+    panels = across or narrow
+    plain = Schedule(0 if narrow else 2, exact=exact, ragged=not panels)
+    reads = [_read(v, x.shape, kept, gone, results) for v in operands]
+    if whole:  # there is one result, whatever the number of partial ones
+        reads = [(varies, read if varies else "---") for varies, read in reads]
+    kinds = [(v.dtype, *read) for v, read in zip(operands, reads, strict=True)]
+
+    def write(outs: Any, number: int, schedule: Schedule, conditions: Any) -> str:
+        if conditions:
+            raise InexpressibleError("formulas that do not hold for all numbers")
+        accesses = tuple([Access(dtype, read) for dtype, _, read in kinds])
+        return lowered(LoopNest(results, accesses, tuple(outs)), schedule)
+
+    guess = 64 // x.itemsize  # lanes; there are fewer if the function computes in a wider dtype
+    while True:
+        schedule, count = plain.panelled(beside, guess) if panels else (plain, middle)
+        source, outs, several, _ = traced(name, function, kinds, schedule, write)
+        if not panels or width(outs) == guess:
+            break
+        guess = width(outs)
     parted = whole and _are_totals(outs)
     if parted:  # parts are short, and NumPy adds their results pairwise
-        shorter = fold._replace(exact=False)
-        source, outs, several, _ = traced(name, function, kinds, shorter, _source)
+        source, outs, several, _ = traced(name, function, kinds, plain._replace(exact=False), write)
     finish = [(_COMBINED[out.detail], kept) for out in outs] if parted else []
     plan = _Parts(finish) if parted else Plan()
     plan.turned, plan.single, plan.copied, plan.several = False, [], [], several
     plan.guarded = False
     plan.outs = [(x.shape if out.varies else kept, out.dtype) for out in outs]
-    total = middle * inner
+    plan.lengths = lengths if panels else (*lengths, middle * inner)
+    rows = count if narrow or not panels else outer * count
     if parted:
-        middle, inner = -(-total // _CHUNK), _CHUNK
-        plan.outs = [((middle,), out.dtype) for out in outs]
+        rows = -(-inner // _CHUNK)
+        plan.outs = [((rows,), out.dtype) for out in outs]
+        plan.lengths = 1, rows, _CHUNK, inner
     plan.address = address_of(source)
-    rows = middle
-    if across:
-        total = -(-inner // (panel * width(outs)))
-        rows = outer * total
-    plan.divide(False, rows, x.size // rows, 1, cost(outs))
-    plain = all(out.op == "reduced" and out.args[0].op == "operand" for out in outs)
-    if across and rows < (2 * thread_count() if plain else 1) and x.size >= TUNING.reduced_thread:
+    plan.divide(False, rows, x.size // rows, cost(outs))
+    single = all(out.op == "reduced" and out.args[0].op == "operand" for out in outs)
+    if panels and rows < (2 * thread_count() if single else 1) and x.size >= TUNING.reduced_thread:
         raise InexpressibleError("work that cannot be divided")
-    plan.lengths = outer, middle, inner, total
     return plan
 
 
@@ -155,23 +168,20 @@ def _are_totals(outs: Sequence[Node]) -> bool:
     return all(out.op == "reduced" and out.level == 1 for out in outs)
 
 
-def _source(outs: Sequence[Node], operands: int, fold: Fold, conditions: Sequence[Node]) -> str:
-    if conditions:
-        raise InexpressibleError("formulas that do not hold for all numbers")
-    kind = Narrow if fold.narrow else Across if fold.across else Along
-    return kind(outs, operands, fold).text()
-
-
-def _way(
-    v: Any, shape: tuple[int, ...], kept: tuple[int, ...], gone: tuple[int, ...]
+def _read(
+    v: Any,
+    shape: tuple[int, ...],
+    kept: tuple[int, ...],
+    gone: tuple[int, ...],
+    results: tuple[bool, ...],
 ) -> tuple[bool, str]:
-    """Return whether an operand varies along reduced axes, and whether it does elsewhere."""
+    """Return whether an operand varies along reduced axes, and how loops read it."""
     if v.shape == shape:
-        return True, "r"
+        return True, "c" * len(results)
     if v.shape == kept:
-        return False, "r"
+        return False, "".join("c" if result else "-" for result in results)
     if v.shape == gone:
-        return True, "0"
+        return True, "".join("-" if result else "c" for result in results)
     raise InexpressibleError("other shapes")
 
 

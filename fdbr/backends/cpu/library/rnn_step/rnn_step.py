@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.backends.cpu.codegen.eager_kernels import expected, planned, traced
-from fdbr.backends.cpu.codegen.llvm_prelude import words
-from fdbr.backends.cpu.codegen.writer import Writer
+from fdbr.backends.cpu.codegen.llvm_instructions import Cell, Module
+from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
+from fdbr.backends.cpu.codegen.llvm_values import TYPES, Counts, Value, kind
+from fdbr.backends.cpu.codegen.node_values import NodeValues, code_of
 from fdbr.backends.cpu.runtime.machine import address_of, vector_bytes
 from fdbr.backends.cpu.runtime.pool import launch, thread_count
 from fdbr.backends.cpu.tuning import TUNING
@@ -169,15 +171,14 @@ def _source(
     return _Steps(outs, operands, layout).text()
 
 
-class _Steps(Writer):
+class _Steps(NodeValues):
     """A kernel of steps: strips of columns contain tiles of rows."""
 
     def __init__(self, outs: Sequence[Node], operands: int, layout: _Layout) -> None:
-        super().__init__(outs, operands, ("",) * layout.parts + layout.ways)
-        self.layout, self.lanes = layout, layout.lanes
-        self.dtype = outs[0].dtype
-        self.known: dict[tuple[str, int], str] = {}
-        self.many, self.one = self.vector(self.dtype), self.type(self.dtype)
+        super().__init__(Module())
+        self.outs, self.operands, self.layout = outs, operands, layout
+        self.code, self.width = code_of(outs[0].dtype), layout.lanes
+        self.many, self.one = kind(self.code, self.width), TYPES[self.code]
 
     def text(self) -> str:
         """Return the kernel's code."""
@@ -188,125 +189,85 @@ class _Steps(Writer):
             words(["first", "count", "high", "size", "length", *bases, *steps], bases)
         )
         if parts:
-            self.do(f"%sums = alloca [{parts * self.layout.high} x {self.many}]")
-        with self.rows():
-            self.do(f"%u = mul i64 %r, {self.lanes}")
-            self.do("%over = sub i64 %size, %u")
-            self.do(f"%narrow = icmp slt i64 %over, {self.lanes}")
-            mask = self._mask("%u", "%size")
+            self.sums = self.add(f"alloca [{parts * self.layout.high} x {self.many}]")
+        with self.loop("%start", "%stop") as strip:
+            self.column = Value("i8", self.add(f"mul i64 {strip}, {self.width}"))
+            size = Value("i8", "%size")
+            mask = self.active(self.column, size, self.width)
+            over = self.binary("-", size, self.column)
+            narrow = self.add(f"icmp slt {over.typed}, {self.width}")
+            wide = self.add(f"xor i1 {narrow}, true")
             if parts:
-                self.do(f"%each = mul i64 %length, {parts * self.lanes}")
-                self.do("%before = mul i64 %r, %each")
-                self.do(f"%strip = getelementptr {self.one}, ptr %weight, i64 %before")
-            self._tiles(mask)
-        return self.whole()
-
-    def _tiles(self, mask: str) -> None:
-        self.do("br label %tile")
-        self.lines.append("tile:")
-        self.do("%t = phi i64 [0, %row], [%t.next, %tile.end]")
-        self.do("%t.next = add i64 %t, %high")
-        self.do("%fits = icmp sle i64 %t.next, %count")
-        self.do("%till = select i1 %fits, i64 %t.next, i64 %count")
-        self.do("%n = sub i64 %till, %t")
-        if self.layout.parts:
-            heights = range(1, self.layout.high + 1)
-            cases = " ".join(f"i64 {n}, label %sum{n}" for n in heights)
-            self.do(f"switch i64 %n, label %sum1 [{cases}]")
-            for n in heights:
-                self._product(n)
-        else:
-            self.do("br label %made")
-        self.lines.append("made:")
-        self.do("br i1 %narrow, label %some, label %all")
-        self._elements("some", mask)
-        self._elements("all", "")
-        self.lines.append("tile.end:")
-        self.do("%again = icmp slt i64 %till, %count")
-        self.do("br i1 %again, label %tile, label %tiled")
-        self.lines.append("tiled:")
+                each = self.add(f"mul i64 %length, {parts * self.width}")
+                before = self.add(f"mul i64 {strip}, {each}")
+                self.strip = self.add(f"getelementptr {self.one}, ptr %weight, i64 {before}")
+            with self.loop("0", "%count", "%high") as tile:
+                self.tile = tile
+                left = self.add(f"sub i64 %count, {tile}")
+                rows = self.called_on("smin", Value("i8", left), Value("i8", "%high")).text
+                for high in range(1, self.layout.high + 1 if parts else 1):
+                    with self.where(self.add(f"icmp eq i64 {rows}, {high}")):
+                        self._product(high)
+                for condition, lanes in ((narrow, mask), (wide, "")):
+                    with self.where(condition), self.loop("0", rows) as row:
+                        self._elements(row, lanes)
+        body = "\n".join(self.lines)
+        return f"{self.module.text()}\n{HEAD}{body}\n  ret void\n}}\n"
 
     def _product(self, high: int) -> None:
         """Emit the sums of ``high`` rows."""
-        name, parts, lanes = f"sum{high}", self.layout.parts, self.lanes
+        parts = self.layout.parts
         tile = [(i, p) for i in range(high) for p in range(parts)]
         left = len(self.layout.ways) - 1
-        self.lines.append(f"{name}:")
-        rows = []
-        for i in range(high):
-            row = self.add(f"add i64 %t, {i}")
-            rows.append(self._row(left, row))
-        self.do(f"br label %{name}.loop")
-        self.lines.append(f"{name}.loop:")
-        self.do(f"%{name}.k = phi i64 [0, %{name}], [%{name}.l, %{name}.loop]")
-        for i, p in tile:
-            old = f"[zeroinitializer, %{name}], [%{name}.{i}.{p}.new, %{name}.loop]"
-            self.do(f"%{name}.{i}.{p} = phi {self.many} {old}")
-        begin = self.add(f"mul i64 %{name}.k, {parts * lanes}")
-        here = self.add(f"getelementptr {self.one}, ptr %strip, i64 {begin}")
-        # The smaller operand stays in registers.
-        by_row = high > parts
-        for i, p in sorted(tile) if by_row else sorted(tile, key=lambda place: place[::-1]):
-            x = self._factor(i, rows[i], f"%{name}.k")
-            y = self._column(p, here)
-            self._fused(f"%{name}.{i}.{p}", x, y)
-        self.known = {}
-        self.do(f"%{name}.l = add i64 %{name}.k, 1")
-        self.do(f"%{name}.more = icmp slt i64 %{name}.l, %length")
-        self.do(f"br i1 %{name}.more, label %{name}.loop, label %{name}.end")
-        self.lines.append(f"{name}.end:")
-        for i, p in tile:
-            at = self.add(f"getelementptr {self.many}, ptr %sums, i64 {i * parts + p}")
-            self.do(f"store {self.many} %{name}.{i}.{p}.new, ptr {at}, align {self.dtype.itemsize}")
-        self.do("br label %made")
+        rows = [self._row(left, self.add(f"add i64 {self.tile}, {i}")) for i in range(high)]
+        cells = {place: Cell(self.many, "zeroinitializer") for place in tile}
+        self.cells = [*cells.values()]
+        with self.loop("0", "%length") as k:
+            begin = self.add(f"mul i64 {k}, {parts * self.width}")
+            here = self.add(f"getelementptr {self.one}, ptr {self.strip}, i64 {begin}")
+            factors: dict[int, Value] = {}
+            columns: dict[int, Value] = {}
+            # The smaller operand stays in registers.
+            for i, p in tile if high > parts else sorted(tile, key=lambda place: place[::-1]):
+                if i not in factors:
+                    x = self.read(Value(f"*{self.code}", rows[i]), Value("i8", k))
+                    factors[i] = self.spread(x, self.width)
+                if p not in columns:
+                    at = self.add(f"getelementptr {self.one}, ptr {here}, i64 {p * self.width}")
+                    columns[p] = self._vector_at(at)
+                total = Value(self.code, cells[i, p].text, lanes=self.width)
+                cells[i, p].text = self.called_on("fmuladd", factors[i], columns[p], total).text
+        self.cells = []
+        for (i, p), cell in cells.items():
+            at = self.add(f"getelementptr {self.many}, ptr {self.sums}, i64 {i * parts + p}")
+            self.do(f"store {self.many} {cell.text}, ptr {at}, align {int(self.code[1])}")
 
-    def _factor(self, i: int, row: str, k: str) -> str:
-        """Emit an element of a row of the first factor, in all lanes."""
-        if ("row", i) not in self.known:
-            at = self.add(f"getelementptr {self.one}, ptr {row}, i64 {k}")
-            one = self.add(f"load {self.one}, ptr {at}")
-            self.known["row", i] = self._spread(one, self.many)
-        return self.known["row", i]
+    def _vector_at(self, place: str) -> Value:
+        text = f"load {self.many}, ptr {place}, align {int(self.code[1])}"
+        return Value(self.code, self.add(text), lanes=self.width)
 
-    def _column(self, p: int, here: str) -> str:
-        """Emit a vector of the second factor."""
-        if ("part", p) not in self.known:
-            at = self.add(f"getelementptr {self.one}, ptr {here}, i64 {p * self.lanes}")
-            text = f"load {self.many}, ptr {at}, align {self.dtype.itemsize}"
-            self.known["part", p] = self.add(text)
-        return self.known["part", p]
-
-    def _fused(self, total: str, x: str, y: str) -> None:
-        kind, name = self.many, f"@llvm.fmuladd.{self._suffix}"
-        self.declared.add(f"declare {kind} {name}({kind}, {kind}, {kind})")
-        self.do(f"{total}.new = call {kind} {name}({kind} {x}, {kind} {y}, {kind} {total})")
-
-    @property
-    def _suffix(self) -> str:
-        return f"v{self.lanes}f{8 * self.dtype.itemsize}"
-
-    def _elements(self, name: str, mask: str) -> None:
-        """Emit the results from the sums of a tile, row by row."""
-        self.lines.append(f"{name}:")
-        self.do(f"%{name}.i = phi i64 [0, %made], [%{name}.j, %{name}]")
-        row = self.add(f"add i64 %t, %{name}.i")
-        self.found = {}
+    def _elements(self, row: str, mask: str) -> None:
+        """Emit the results of a row of a tile from its sums."""
+        found: dict[Node, Value] = {}
+        parts, at = self.layout.parts, self.add(f"add i64 {self.tile}, {row}")
+        first = self.add(f"mul i64 {row}, {parts}")
+        self.lanes, self.there, self.mask = self.width, self.width, mask
+        index = Value("i8", "", counts=Counts(self.column.text, 0))
         for node in every(self.outs):
-            if node.op == "operand" and node.detail[0] < self.layout.parts:
-                self.found[node] = self._sum(node.detail[0], f"%{name}.i")
+            number = node.detail[0] if node.op == "operand" else -1
+            if node.op != "operand":
+                found[node] = self.of_node(node, [found[arg] for arg in node.args])
+            elif number < parts:
+                sum_ = self.add(f"add i64 {first}, {number}")
+                place = self.add(f"getelementptr {self.many}, ptr {self.sums}, i64 {sum_}")
+                found[node] = self._vector_at(place)
             else:
-                self.found[node] = self._value(node, row, mask)
+                pointer = Value(f"*{self.code}", self._row(number - parts, at))
+                found[node] = self.read(pointer, index)
         for i, out in enumerate(self.outs):
-            self._store(i, self.found[out], row, mask)
-        self.do(f"%{name}.j = add i64 %{name}.i, 1")
-        self.do(f"%{name}.more = icmp slt i64 %{name}.j, %n")
-        self.do(f"br i1 %{name}.more, label %{name}, label %tile.end")
-
-    def _sum(self, part: int, row: str) -> str:
-        first = self.add(f"mul i64 {row}, {self.layout.parts}")
-        place = self.add(f"add i64 {first}, {part}")
-        at = self.add(f"getelementptr {self.many}, ptr %sums, i64 {place}")
-        return self.add(f"load {self.many}, ptr {at}, align {self.dtype.itemsize}")
+            pointer = Value(f"*{self.code}", self._row(self.operands - parts + i, at))
+            self.write(pointer, index, found[out])
+        self.lanes, self.there, self.mask = 1, 1, ""
 
     def _row(self, i: int, row: str) -> str:
         """Emit the address of a row of an array."""
@@ -317,13 +278,3 @@ class _Steps(Writer):
             row = self.add(f"add i64 {row}, %first")
         far = self.add(f"mul i64 {row}, %step{i}")
         return self.add(f"getelementptr i8, ptr %base{i}, i64 {far}")
-
-    def _place(self, number: int, offset: str, varies: bool, dtype: Any, index: Any) -> str:
-        """Emit the address of the elements of an operand or output in a row."""
-        start = self._row(number - self.layout.parts, index)
-        return self.add(f"getelementptr {self.one}, ptr {start}, i64 %u")
-
-    def _load(
-        self, number: int, offset: str, varies: bool, dtype: Any, index: Any, mask: str
-    ) -> str:
-        return self._loaded(number, "", varies, dtype, index, mask, varies)
