@@ -40,8 +40,8 @@ _Value = Callable[..., Any]
 def with_kernels(primitive: Primitive, smaller: _Value | None = None) -> _Value:
     """Return an implementation of an elementwise operation that uses a kernel for large arrays.
 
-    Without a kernel, a heavy operation is divided among threads.  ``smaller`` computes what no
-    kernel does; by default that is the definition.
+    Without a kernel, a heavy operation is divided among threads.  ``smaller`` is for all other
+    arrays; by default that is the definition.
     """
     value, heavy = primitive.value, primitive.facts.heavy
     plain = smaller or value

@@ -1,6 +1,7 @@
 """From a kernel's source to the address of its machine code, with a cache in memory and on disk."""
 
 import functools
+import importlib
 import inspect
 import re
 import time
@@ -12,8 +13,6 @@ from weakref import WeakValueDictionary
 
 from fdbr.backends.cpu.codegen import intrinsics, language, streaming
 from fdbr.backends.cpu.codegen.llvm_lowering import lower
-from fdbr.backends.cpu.codegen.loop_nest import read
-from fdbr.backends.cpu.codegen.nest_lowering import lowered
 from fdbr.backends.cpu.library.matmul import register_tiles, tiles
 from fdbr.backends.cpu.runtime import machine
 from fdbr.backends.cpu.runtime.machine import (
@@ -26,7 +25,6 @@ from fdbr.backends.cpu.runtime.machine import (
     processor,
 )
 from fdbr.backends.cpu.runtime.machine import code_of as kept_code
-from fdbr.core import expr
 
 __all__ = ["address_of", "code_of", "find_address", "front_end", "load", "measures", "translated"]
 
@@ -108,7 +106,7 @@ def front_end() -> dict[str, str]:
     `codegen.nest_lowering` and the libraries import, directly or indirectly, and the expressions of
     nests.
     """
-    texts = {"expr": inspect.getsource(expr)}
+    texts = {"expr": (_ROOT.parents[1] / "core" / "expr.py").read_text()}
     waiting = ["codegen.llvm_lowering", "codegen.nest_lowering"]
     waiting += [module.__name__.removeprefix("fdbr.backends.cpu.") for module in _LIBRARIES]
     while waiting:
@@ -129,7 +127,11 @@ def _compiled(source: str) -> tuple[str, bytes]:
 def translated(source: str) -> tuple[str, bool]:
     """Return a kernel in LLVM's language, and whether it needs no optimisation: see `lower`."""
     if source.startswith("nest"):
-        return lowered(*read(source), objects=True), True
+        # Nests need NumPy, which takes as long to load as a dozen kernels to compile.
+        codegen = "fdbr.backends.cpu.codegen"
+        nests = importlib.import_module(f"{codegen}.loop_nest")
+        lowering = importlib.import_module(f"{codegen}.nest_lowering")
+        return lowering.lowered(*nests.read(source), objects=True), True
     return lower(source, _scope())
 
 

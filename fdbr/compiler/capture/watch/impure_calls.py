@@ -1,4 +1,4 @@
-"""What cannot be watched: objects whose state C code hides, and functions that read the world.
+"""Objects whose state C code hides, and functions that read the world: they cannot be watched.
 
 Of the standard library, what `_PURE` lists is taken to depend on its arguments alone; a function
 that can call anything else in it runs at every call.  Functions of other installed libraries are

@@ -81,7 +81,7 @@ def total(*terms: Any) -> Any:
 
 
 class Reader:
-    """Reads operands one after the other, some of which may be missing."""
+    """Reads operands one after the other; some may be missing."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._rest = iter(values)
