@@ -147,7 +147,7 @@ class Loop:
         if self.back is not None:
             many = f"of {len(self.body.steps)} steps and back of {len(self.back.steps)}"
             return f"<any number of iterations {many}>"
-        many = "any number of" if self.is_open else self.length
+        many = "any number of" if self.is_open else str(self.length)
         return f"<{many} iterations of {len(self.body.steps)} steps>"
 
 
