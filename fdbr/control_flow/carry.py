@@ -86,9 +86,7 @@ def settled(iteration: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
 
 def _fitted(leaf: Any, new: Any) -> Any:
     """Return a Python number in the dtype of what it becomes, if that can hold it."""
-    if not is_weak(leaf) or getattr(new, "shape", ()) != ():
-        return leaf
-    if is_weak(new) and _kind(leaf) == _kind(new):
+    if not is_weak(leaf) or getattr(new, "shape", ()) != () or _kind(leaf) == _kind(new):
         return leaf
     number = type(plain(new))
     if number in number_types and not isinstance(leaf, Tracer):

@@ -69,7 +69,7 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
         data = [[base[0] + scan.numbers[index] for index in scan.order]]
         if kind_of(data[0][0]) != numbers[0].kind:
             return None
-    steps, numbers = _folded([*program.steps, *after], numbers, data)
+    steps, numbers = _folded([*_steps(program), *after], numbers, data)
     body = Program(program.name, (*starts, *rows, *numbers, *rest), steps, outputs)
     direction = (scan.length - 1, -1) if scan.reverse else (0, 1)
     directions = (direction,) * len(rows)
@@ -163,6 +163,11 @@ def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
     return *before, Instruction(LOOP, given, {"loop": params}, tuple(outs), True, step.remat)
 
 
+def _steps(program: Program) -> list[Instruction]:
+    """Return the steps of a body that has just been recorded, which are instructions."""
+    return [step for step in program.steps if isinstance(step, Instruction)]
+
+
 def _zeros(kind: Kind) -> Any:
     """Return zeros of an aval."""
     zeros = np.zeros(kind.shape, kind.dtype)
@@ -173,11 +178,10 @@ def _open_loop(
     loop: While, operands: Sequence[Any], before: list[Instruction]
 ) -> tuple[tuple[Any, ...], Loop] | None:
     """Return the operands and the parameter of a while loop as a loop."""
-    found = [_program_of(body) for body in loop.bodies]
-    asked_of, body_of = found
-    if asked_of is None or body_of is None:
+    of_cond, of_body = map(_program_of, loop.bodies)
+    if of_cond is None or of_body is None:
         return None
-    (cond, asked_arrays), (body, arrays) = asked_of, body_of
+    (cond, asked_arrays), (body, arrays) = of_cond, of_body
     carry, consts, asked = loop.takes(operands)
     starts, rest = body.inputs[: loop.carried], body.inputs[loop.carried :]
     own = cond.inputs[loop.carried :]
@@ -185,7 +189,7 @@ def _open_loop(
     consts = [*_like(consts, rest, before), *arrays, *_like(asked, own, before), *asked_arrays]
     (outcome,) = cond.outputs
     names: dict[Any, Any] = dict(zip(cond.inputs, (*starts, *own), strict=True))
-    head = [_renamed(part, names) for part in cond.steps]
+    head = [_renamed(part, names) for part in _steps(cond)]
     guard = Guard(names.get(outcome, outcome), bool, True, 0)
     inputs = (*body.inputs, *own)
     pairs = [*zip((*carry, *consts), inputs, strict=True)]
@@ -199,14 +203,14 @@ def _open_loop(
     return (*carry, *consts), Loop(whole, 1, loop.carried, 0, (), (), until=0)
 
 
-def _renamed(step: Any, names: dict[Any, Any]) -> Instruction:
+def _renamed(step: Instruction, names: dict[Any, Any]) -> Instruction:
     """Return a step that reads other variables."""
     operands = tuple([names.get(x, x) if is_variable(x) else x for x in step.operands])
     return Instruction(step.primitive, operands, step.params, step.outs, step.several, step.remat)
 
 
 def _folded(
-    steps: Sequence[Any], numbers: Sequence[Variable], data: list[Sequence[Any]]
+    steps: Sequence[Instruction], numbers: Sequence[Variable], data: list[Sequence[Any]]
 ) -> tuple[tuple[Instruction, ...], list[Variable]]:
     """Compute the Python numbers that depend on the integer of an iteration alone.
 

@@ -134,7 +134,7 @@ def test_the_pullback_of_a_while_loop_is_a_kernel() -> None:
 
 def test_a_gradient_goes_back_over_many_iterations() -> None:
     def f(x: Any, count: Any) -> Any:
-        out = fdbr.while_loop(lambda c: c[0] < count, lambda c: (c[0] + 1, c[1] * x), (0.0, 1.0))
+        out = fdbr.while_loop(lambda c: c[0] < count, lambda c: (c[0] + 1, c[1] * x), (0.0, x / x))
         return out[1]
 
     jitted = fdbr.jit(fdbr.grad(f), reproducible=True)
@@ -277,7 +277,7 @@ def test_a_loop_that_never_ends_can_be_interrupted() -> None:
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to threads")
 def test_a_loop_inside_of_another_one_can_be_interrupted() -> None:
     def f(xs: Any) -> Any:
-        return fdbr.scan(lambda c, x: (c + endless(x), c), 0.0, xs)
+        return fdbr.scan(lambda c, x: (c + endless(x), c), np.float64(0.0), xs)
 
     jitted = fdbr.jit(f, reproducible=True)
     assert jitted(-np.ones(3))[0] == -3.0

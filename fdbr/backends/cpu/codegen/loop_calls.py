@@ -46,10 +46,10 @@ def loop_lines(
     head = f"for {''.join(f'{name}, ' for name in heads)}in zip({', '.join(sources)}):"
     block = [head, *(f" {line}" for line in iteration)]
     if any(map(is_guarded, loop.body.steps)):
-        given_back = "give(block); " if writer.has_block else ""
+        gives = "give(block); " if writer.has_block else ""
         block = ["try:", *(f" {line}" for line in block), "except GuardFailure as failure:"]
         block.append(f" try: {writer.constant(loop, 'l')}.ends(t, failure)")
-        block.append(f" except GuardFailure: {given_back}raise")
+        block.append(f" except GuardFailure: {gives}raise")
     lines += block
     gone = [*each, *heads]
     return [*lines, f"del {', '.join(gone)}"]

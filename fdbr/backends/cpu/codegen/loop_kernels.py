@@ -107,7 +107,9 @@ def _is_part(part: Any, loop: Loop) -> bool:
     if type(part) is Guard:
         return part.index == loop.until and type(part.operand) is Variable and part.question is bool
     inner = loop_of(part)
-    return is_small(part) or is_of_numbers(part) if inner is None else _fits(part, inner)
+    if inner is not None:
+        return _fits(part, inner)
+    return is_small(part, in_loop=True) or is_of_numbers(part)
 
 
 class _Kernel:
@@ -157,8 +159,8 @@ class _Kernel:
         data = inputs[second : second + len(loop.data)]
         for values, variable in zip(loop.data, data, strict=True):
             rows.append((np.array(list(values), variable.kind.dtype), (0, 1)))
-        for (array, (begin, by)), variable in zip(rows, inputs[first:], strict=False):
-            moving = self._moving(writer.look(array), begin, by, index, heads)
+        for (array, (row, by)), variable in zip(rows, inputs[first:], strict=False):
+            moving = self._moving(writer.look(array), row, by, index, heads)
             writer.looks[variable] = moving
         consts = list(map(writer.look, step.operands[second:count]))
         writer.looks.update(zip(inputs[second + len(loop.data) :], consts, strict=True))

@@ -37,10 +37,14 @@ class Form:
     write
         Emit the statements.  They set ``bad`` to have the operation itself run, which raises an
         error.
+    only_in_loops
+        Whether NumPy computes the operation outside of loops, where a kernel of it and of its
+        neighbours saves little and may round otherwise than NumPy.
     """
 
     fits: Callable[[Instruction], bool]
     write: Callable[[Writer, Instruction], None]
+    only_in_loops: bool = False
 
 
 def _is_copy(step: Instruction) -> bool:
@@ -401,17 +405,18 @@ def write_number(writer: Writer, step: Instruction) -> None:
     writer.lines.append(f"{target} = x2")
 
 
-_DIVISION = Form(_is_division, _divide)
+_DIVISION = Form(_is_division, _divide, only_in_loops=True)
 _FOLD = Form(_is_reduction, _reduce)
 _FORMS: dict[Primitive, Form] = {
     **dict.fromkeys(op.VIEWS, Form(_is_copy, _look)),
     **dict.fromkeys((*op.JOINS, op.UNSLICE), Form(_is_copy, _put_together)),
     op.SUBTRACT_AT_LABELS: Form(_is_at_labels, _take_at_labels),
-    **dict.fromkeys(_VALUES, Form(_is_indexed, _index)),
+    **dict.fromkeys(_VALUES, Form(_is_indexed, _index, True)),
+    op.GATHER: Form(_is_indexed, _index),
     **dict.fromkeys(op.PRODUCTS - {op.AFFINE}, Form(_is_tiny_product, _multiply)),
-    **dict.fromkeys((op.EUCLIDEAN, op.SUM_OF_ROWS), _FOLD),
-    **dict.fromkeys((op.ARGMAX, op.ARGMIN), Form(_is_search, _search)),
-    **dict.fromkeys((op.ALL, op.ANY), Form(_is_of_booleans, _reduce)),
+    **dict.fromkeys((op.EUCLIDEAN, op.SUM_OF_ROWS), Form(_is_reduction, _reduce, True)),
+    **dict.fromkeys((op.ARGMAX, op.ARGMIN), Form(_is_search, _search, True)),
+    **dict.fromkeys((op.ALL, op.ANY), Form(_is_of_booleans, _reduce, True)),
     op.PAD_ZEROS: Form(_pads, _put_together),
     **{name: Form(*parts) for name, parts in MATRIX_FORMS.items()},
 }

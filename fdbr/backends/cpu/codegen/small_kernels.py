@@ -23,15 +23,15 @@ __all__ = ["is_plain_loop", "is_small", "loop_weight", "write_small", "write_ste
 _MOST = 1024  # elements of the largest array that counts as small
 
 
-def is_small(step: Any) -> bool:
-    """Return whether a kernel for small arrays can do a step."""
+def is_small(step: Any, in_loop: bool = False) -> bool:
+    """Return whether a kernel for small arrays can do a step, outside of loops or in one."""
     if type(step) is not Instruction or not step.outs:
         return False
     kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
-    return all(kind.size <= _MOST for kind in kinds) and is_plain_loop(step)
+    return all(kind.size <= _MOST for kind in kinds) and is_plain_loop(step, in_loop)
 
 
-def is_plain_loop(step: Instruction) -> bool:
+def is_plain_loop(step: Instruction, in_loop: bool = False) -> bool:
     """Return whether a kernel can do a step of any size by a loop of its own."""
     kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
     if any(not kind.size or kind.dtype not in CODES for kind in kinds):
@@ -41,7 +41,9 @@ def is_plain_loop(step: Instruction) -> bool:
     if any(out.kind.is_number for out in step.outs):
         return False
     form = form_of(step)
-    return is_elementwise(step) if form is None else form.fits(step)
+    if form is None:
+        return is_elementwise(step)
+    return (in_loop or not form.only_in_loops) and form.fits(step)
 
 
 def _is_numpy(kind: Any) -> bool:
