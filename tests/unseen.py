@@ -11,19 +11,21 @@ _numbers = itertools.count()
 class Unseen:
     """What `jit` takes as constant: see the table in docs/jit.md."""
 
-    def __init__(self) -> None:
-        self.name = f"fdbr.tests.{next(_numbers)}"
-        self._logger.queue = SimpleQueue()
-
-    @property
-    def _logger(self) -> Any:
-        return logging.getLogger(self.name)
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def put(self, value: Any) -> None:
-        self._logger.queue.put(value)
+        logging.getLogger(self.name).queue.put(value)  # type: ignore[attr-defined]
 
     def get(self) -> Any:
-        return self._logger.queue.get()
+        return logging.getLogger(self.name).queue.get()  # type: ignore[attr-defined]
 
     def qsize(self) -> int:
-        return self._logger.queue.qsize()
+        return logging.getLogger(self.name).queue.qsize()  # type: ignore[attr-defined, no-any-return]
+
+
+def unseen_queue() -> Unseen:
+    """Make a queue.  A method that made it would show `jit` what it is made with."""
+    name = f"fdbr.tests.{next(_numbers)}"
+    logging.getLogger(name).queue = SimpleQueue()  # type: ignore[attr-defined]
+    return Unseen(name)

@@ -8,7 +8,7 @@ import queue
 
 import numpy as np
 import pytest
-from unseen import Unseen
+from unseen import unseen_queue
 
 import fdbr
 from fdbr import ImpureError
@@ -185,7 +185,7 @@ def alone(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_no_call_runs_the_function_twice(name, way, monkeypatch):
     monkeypatch.setenv("FDBR_TEST", "0")
-    ticks = Unseen()
+    ticks = unseen_queue()
     f = WAYS[way](_impure(lambda: ticks.put(None))[name])
     for _ in range(CALLS):
         try:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unseen import Unseen
+from unseen import unseen_queue
 
 import fdbr
 from fdbr import ops
@@ -34,7 +34,7 @@ class Clock:
     """Time that passes only where a test says so, which `jit` does not see."""
 
     def __init__(self) -> None:
-        self.passed = Unseen()
+        self.passed = unseen_queue()
         self.passes = self.passed.put
         self._now = 0.0
 
