@@ -30,6 +30,7 @@ import pytest
 
 import fdbr
 from fdbr import ops
+from fdbr.compiler.capture.tracing import capture
 from fdbr.core.tracer_methods import ufuncs as array_ufuncs
 
 VALUES = {
@@ -365,7 +366,10 @@ def test_a_copy_of_a_traced_value_is_that_value(make, where):
     ],
 )
 def test_pickling_a_traced_value_is_an_error_that_says_what_to_do(store):
-    for transform in (fdbr.grad, fdbr.vmap, fdbr.jit, lambda f: lambda x: fdbr.jvp(f, (x,), (x,))):
+    def capturing(f):  # `jit` runs what calls multiprocessing without a trace
+        return lambda x: capture(lambda xs: [f(*xs)], f, [x])
+
+    for transform in (fdbr.grad, fdbr.vmap, capturing, lambda f: lambda x: fdbr.jvp(f, (x,), (x,))):
         with pytest.raises(TypeError, match=r"pickling of <traced .*Return it"):
             transform(lambda x: store(x) and ops.sum(x))(np.ones(2))
 
