@@ -41,7 +41,7 @@ class Drawn:
         return low + (high - low) * (self.draw(st.integers(0, 96)) + 0.3719) / 97
 
 
-@settings(max_examples=10_000 if THOROUGH else 100)
+@settings(max_examples=10_000 if THOROUGH else 40)
 @given(
     st.data(),
     st.lists(st.sampled_from([1, 2, 3, 5, 8]), min_size=2, max_size=4),

@@ -15,7 +15,7 @@ from fdbr.backends.cpu.runtime.machine import code, placed
 from fdbr.backends.cpu.runtime.pool import launch
 from fdbr.core.expr import Graph, every
 
-_EXAMPLES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 500
+_EXAMPLES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 100
 _BINARY = {
     "add": np.add,
     "sub": np.subtract,
