@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.library.sort import argsort, searching, sorting
+from fdbr.backends.cpu.library.sort import sorting
 from fdbr.backends.cpu.tuning import TUNING
 
 DTYPES = [
@@ -19,11 +19,9 @@ DTYPES = [
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Few elements are many, and worth several threads."""
-    for module in (argsort, sorting, searching):
-        monkeypatch.setattr(module, "_MANY", 1)
+    monkeypatch.setattr(TUNING, "extra_pass", 1)
     monkeypatch.setattr(TUNING, "sort_share", 8)
-    for module in (sorting, searching):
-        monkeypatch.setattr(module, "LEAST", 0)
+    monkeypatch.setattr(TUNING, "kernel_bytes", 0)
 
 
 @st.composite
