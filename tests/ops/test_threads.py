@@ -185,7 +185,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.backends.cpu import kernels
 from fdbr.core.util import threads
-from fdbr.backends.cpu.library import elementwise
+from fdbr.backends.cpu.tuning import TUNING
 
 threads.available = lambda: 4
 TUNING.divide_bytes, TUNING.divide_share = 1 << 12, 1 << 10

@@ -49,7 +49,7 @@ end:
 
 def copied_into(out: Any, x: Any) -> None:
     """Compute ``out[...] = x`` for arrays of one shape and dtype, which do not overlap."""
-    if x.nbytes < TUNING.kernel_bytes or x.dtype.hasobject:
+    if x.nbytes < max(TUNING.kernel_bytes, 1) or x.dtype.hasobject:
         out[...] = x
     elif not any(x.strides):
         filled(out, x[(0,) * x.ndim])

@@ -29,7 +29,7 @@ def is_small(shape: tuple[int, ...], key: Any, itemsize: int) -> bool:
     for part in key if type(key) is tuple else (key,):
         if type(part) is np.ndarray:
             size *= part.size
-    return size < TUNING.kernel_bytes
+    return not size or size < TUNING.kernel_bytes
 
 
 def only_axis(key: Any, ndim: int) -> int | None:
