@@ -163,11 +163,16 @@ def _batch_broadcast(apply: Any, values: Any, batched: Any, size: int, params: A
     return apply(*align(values, batched, len(to)), to=(size, *to))
 
 
+_FEW = 1 << 12  # elements that a copy takes no longer than a view
+
+
 @linear(
     x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=_batch_broadcast, view="read-only"
 )
 def _broadcast_to(xp: Any, x: ArrayLike, *, to: tuple[int, ...]) -> Array:
-    return xp.broadcast_to(x, to)
+    # A view shares memory: a jitted function that has it as a constant compares it at every call.
+    out = xp.broadcast_to(x, to)
+    return out.copy() if math.prod(to) <= _FEW else out
 
 
 @public("fdbr.ops")
