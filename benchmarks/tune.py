@@ -2,7 +2,7 @@
 
 For each field a program runs at a few sizes, with the field at its value and at a quarter, half,
 twice and four times of it.  Every setting has a process of its own, so that nothing is remembered
-from another one, and the processes take their turns.  The table shows the fastest setting, and
+from another one, and they alternate.  The table shows the fastest setting, and
 how much faster it is; what gains less than `NOTED` is within the noise.
 """
 

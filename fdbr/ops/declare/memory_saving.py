@@ -30,7 +30,7 @@ __all__ = [
 LARGE = 1 << 18  # bytes from which on memory is saved by overwriting and by pieces
 _PIECES = 8  # pieces of a result that is computed to save memory: temporaries are 1/8 of it
 
-_saving_memory: ContextVar[bool] = ContextVar("sparing", default=False)
+_saving_memory: ContextVar[bool] = ContextVar("saving_memory", default=False)
 is_saving_memory = _saving_memory.get
 
 

@@ -47,7 +47,7 @@ __all__ = [
     "trunc",
 ]
 
-_MOST = 6  # the highest power computed by multiplications: its error stays below 4 ulps
+HIGHEST_PRODUCT = 6  # the highest power computed by multiplications: its error stays below 4 ulps
 
 
 @elementwise(x=1, y=1, exact=operator.add)
@@ -196,9 +196,9 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     if type(y) is float and getattr(getattr(x, "dtype", None), "kind", "") == "f":
         if y == 0.5:
             return sqrt(x)
-        if y.is_integer() and abs_(y) <= _MOST:
+        if y.is_integer() and abs_(y) <= HIGHEST_PRODUCT:
             return power(x, int(y))
-        if (y - 0.5).is_integer() and abs_(y) <= _MOST + 0.5:
+        if (y - 0.5).is_integer() and abs_(y) <= HIGHEST_PRODUCT + 0.5:
             return _half_integer_power(x, exponent=y)
     return _power(x, y)
 

@@ -4,7 +4,6 @@ Large arrays are reduced by kernels, or divided among threads.  For small ones t
 NumPy's functions are called directly, which saves the overhead of the latter.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,8 +28,7 @@ def _extreme(primitive: Primitive, of_small: Any, function: Callable[..., Any]) 
             return primitive.value(xp, x, axes=axes)
         if x.nbytes < TUNING.kernel_bytes:
             return of_small(x, axes)
-        rest = [n for i, n in enumerate(x.shape) if i not in axes]
-        return by_stages(function, axes, x).reshape(rest)[()]
+        return by_stages(function, axes, x).reshape(reduce._rest(x.shape, axes))[()]
 
 
 def _largest(axes: tuple[int, ...], x: Any) -> Any:
@@ -60,7 +58,7 @@ implement(squared_error.squared_distance, np, least=TUNING.kernel_bytes)(
 
 @implement(squared_error._about_mean.primitive, np)
 def _about_mean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    mean = accumulate(x, axes, keepdims=True) / math.prod([x.shape[axis] for axis in axes])
+    mean = accumulate(x, axes, keepdims=True) / reduce._count(x.shape, axes)
     return by_rows(squared_error.squares, axes, x, mean), mean
 
 
@@ -68,11 +66,11 @@ def _about_mean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
 def _variance(x: Any, axes: tuple[int, ...], divisor: float, keepdims: bool) -> Any:
     if not x.ndim or x.dtype.char not in "fd":
         return None
-    mean = accumulate.host(x, axes, True) / math.prod([x.shape[axis] for axis in axes])
+    mean = accumulate.host(x, axes, True) / reduce._count(x.shape, axes)
     if reduces_by_kernel(x):
         squares = by_rows(squared_error.squares, axes, x, mean)
         if not keepdims:
-            squares = squares.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
+            squares = squares.reshape(reduce._rest(x.shape, axes))[()]
         return squares / divisor
     deviation = x - mean
     deviation *= deviation

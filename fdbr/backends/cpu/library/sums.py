@@ -22,8 +22,6 @@ from fdbr.pytrees.dtypes import is_short
 __all__ = ["ones", "total"]
 
 _ROW = 1 << 10  # elements that one product sums, which bounds the rounding error
-
-
 _add_up: Any = np.add.reduce  # what the method ``sum`` calls, without its overhead
 
 
@@ -50,8 +48,7 @@ def _sum(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 @implement(reduce._mean.primitive, np)
 def _mean(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    count = math.prod([x.shape[i] for i in axes])
-    return _sum(xp, x, axes=axes, keepdims=keepdims) / count
+    return _sum(xp, x, axes=axes, keepdims=keepdims) / reduce._count(x.shape, axes)
 
 
 @implement(reduce._sum_of_rows.primitive, np)

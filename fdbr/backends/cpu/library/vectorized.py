@@ -25,7 +25,6 @@ from fdbr.pytrees.dtypes import dtype_kind
 
 __all__: list[str] = []
 
-_MOST = 6  # the highest power computed by multiplications: its error stays below 4 ulps
 # Below this operand ``exp(-x)`` is about to overflow, and the sigmoid equals ``exp(x)``.
 _LOW = {code: 2 - math.log(float(np.finfo(code).max)) for code in "efd"}
 _numpy_clip: Any = getattr(np, "_core", np).umath.clip  # the ufunc that `numpy.clip` calls
@@ -212,7 +211,7 @@ def _power_by_products(x: Any, exponent: int) -> Any:
     """Compute an integer power by multiplications, in a tenth of the time of `numpy.power`."""
     if exponent < 0:
         return np.reciprocal(_power_by_products(x, -exponent))
-    if not 0 < exponent <= _MOST:
+    if not 0 < exponent <= arithmetic.HIGHEST_PRODUCT:
         out = np.power(np.abs(x), exponent)  # NumPy's power is far slower for negative bases
         return np.copysign(out, x) if exponent % 2 else out
     out = None
