@@ -1,5 +1,6 @@
 """Checked functions: every n-th call is compared with a run of the function itself."""
 
+import functools
 import itertools
 import math
 from collections import deque
@@ -40,7 +41,7 @@ R = TypeVar("R")
 _ULPS = 1024  # of a leaf's largest element; test_random_programs needs up to 4096 in a few programs
 _LARGEST = 2.0**-6  # relative difference that is never due to rounding alone, for float16
 _MOVES = 16  # runs at neighbouring points that show how much rounding changes the result
-_MOVED = 64  # units in the last place by which these points differ
+_MOVED = 64  # units in the last place by which these points differ, and results of steps
 _MOST = 20_000  # objects that are searched for a constant that no guard watches
 
 _is_due: ContextVar[bool] = ContextVar("is_due", default=False)
@@ -250,9 +251,10 @@ class _Check:
     def _is_rounding(
         self, i: int, found: Any, desired: Any, moving: list[Any], unit: float
     ) -> bool:
-        """Return whether rounding of the operands changes a leaf as much as it is changed.
+        """Return whether rounding changes a leaf as much as it is changed.
 
-        Then the problem is ill-conditioned, or rounding decides which branch is taken.
+        Rounding of the operands does if the problem is ill-conditioned or if rounding decides
+        which branch is taken, and rounding of the results of steps if terms cancel.
         """
         rng = np.random.default_rng(0)
         distance, spread = _distance(found, desired), 0.0
@@ -264,7 +266,26 @@ class _Check:
             if i < len(moved) and not _difference(found, moved[i], unit):
                 return True
             spread = max(spread, _distance(moved[i], desired) if i < len(moved) else 0.0)
-        return distance <= spread < math.inf
+        if distance <= spread < math.inf:
+            return True
+        return self.count and distance <= self._spread_of_rounding(i, moving, rng, unit)
+
+    def _spread_of_rounding(
+        self, i: int, moving: list[Any], rng: np.random.Generator, unit: float
+    ) -> float:
+        """Return how far a leaf moves when the result of each step has other rounding errors.
+
+        This is Monte Carlo arithmetic (Parker, 1997).
+        """
+        steps = functools.partial(interpret, self.trace.raw, moving)
+        rounded = functools.partial(_moved, rng=rng, unit=unit)
+        try:
+            with without_effects():
+                exact = steps()[i]
+                distances = [_distance(steps(rounded)[i], exact) for _ in range(_MOVES)]
+        except Exception:
+            return 0.0
+        return max((d for d in distances if d < math.inf), default=0.0)
 
     def _error(self, why: str, moving: list[Any], desired: Any) -> Exception:
         """Return the error for a difference; it names the guard that is missing, if one is."""

@@ -1,7 +1,7 @@
 """The reference interpreter: runs a program step by step by the rules of dispatch."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr.compiler.ir.guards import GuardFailure, same
@@ -12,8 +12,18 @@ from fdbr.compiler.ir.python_numbers import apply
 __all__ = ["GuardFailure", "interpret", "same"]
 
 
-def interpret(program: Program, leaves: Sequence[Any]) -> list[Any]:
+def interpret(
+    program: Program, leaves: Sequence[Any], rounded: Callable[[Any], Any] | None = None
+) -> list[Any]:
     """Return the outputs of a program.
+
+    Parameters
+    ----------
+    program, leaves
+        The program, and its inputs.
+    rounded
+        What replaces each result of a step, if given: results with other rounding errors show
+        how much such errors change the outputs.
 
     Raises
     ------
@@ -34,13 +44,18 @@ def interpret(program: Program, leaves: Sequence[Any]) -> list[Any]:
         operands = tuple(map(value, step.operands))
         loop = loop_of(step)
         if loop is not None:
-            body, *back = [functools.partial(_iteration, program) for program in loop.programs]
+            body, *back = [
+                functools.partial(_iteration, program, rounded) for program in loop.programs
+            ]
             out = loop.iterations(body, operands, *back)
         else:
             out = apply(step.primitive, operands, dict(step.params))
-        values.update(zip(step.outs, out if step.several else (out,), strict=True))
+        results = out if step.several else (out,)
+        values.update(zip(step.outs, map(rounded, results) if rounded else results, strict=True))
     return [value(output) for output in program.outputs]
 
 
-def _iteration(body: Program, *leaves: Any) -> list[Any]:
-    return interpret(body, leaves)
+def _iteration(
+    body: Program, rounded: Callable[[Any], Any] | None, *leaves: Any
+) -> list[Any]:
+    return interpret(body, leaves, rounded)

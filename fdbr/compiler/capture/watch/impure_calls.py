@@ -81,7 +81,7 @@ _KNOWN = {
 _KNOWN_NAMES = frozenset(
     """
     array collections _collections datetime decimal.Decimal functools _functools io _io operator
-    _operator re types typing weakref
+    _operator optree re struct types typing weakref zoneinfo
     """.split()
 )  # modules, and single classes
 _DESCRIPTORS = frozenset(
