@@ -277,8 +277,11 @@ class _Check:
 
         This is Monte Carlo arithmetic (Parker, 1997).
         """
+
+        def rounded(result: Any, operands: tuple[Any, ...]) -> Any:
+            return result if _is_moved_data(result, operands) else _moved(result, rng, unit)
+
         steps = functools.partial(interpret, self.trace.raw, moving)
-        rounded = functools.partial(_moved, rng=rng, unit=unit)
         try:
             with without_effects():
                 exact = steps()[i]
@@ -470,6 +473,12 @@ def _moved(leaf: Any, rng: np.random.Generator, unit: float) -> Any:
     unit = max(unit, float(np.finfo(dtype).eps))
     factor = 1 + _MOVED * unit * rng.uniform(-1, 1, np.shape(leaf))
     return leaf * (factor.astype(dtype) if is_array(leaf) else type(leaf)(factor))
+
+
+def _is_moved_data(result: Any, operands: tuple[Any, ...]) -> bool:
+    """Return whether the elements of a result are elements of operands, so nothing is rounded."""
+    there = [np.ravel(to_numpy(operand)) for operand in operands if operand is not None]
+    return bool(there) and bool(np.isin(to_numpy(result), np.concatenate(there)).all())
 
 
 def _distance(found: Any, desired: Any) -> float:

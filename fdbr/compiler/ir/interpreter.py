@@ -13,7 +13,9 @@ __all__ = ["GuardFailure", "interpret", "same"]
 
 
 def interpret(
-    program: Program, leaves: Sequence[Any], rounded: Callable[[Any], Any] | None = None
+    program: Program,
+    leaves: Sequence[Any],
+    rounded: Callable[[Any, tuple[Any, ...]], Any] | None = None,
 ) -> list[Any]:
     """Return the outputs of a program.
 
@@ -22,8 +24,8 @@ def interpret(
     program, leaves
         The program, and its inputs.
     rounded
-        What replaces each result of a step, if given: results with other rounding errors show
-        how much such errors change the outputs.
+        Returns what replaces a result of a step, from the result and the operands: results with
+        other rounding errors show how much such errors change the outputs.
 
     Raises
     ------
@@ -51,11 +53,11 @@ def interpret(
         else:
             out = apply(step.primitive, operands, dict(step.params))
         results = out if step.several else (out,)
-        values.update(zip(step.outs, map(rounded, results) if rounded else results, strict=True))
+        if rounded is not None:
+            results = [rounded(result, operands) for result in results]
+        values.update(zip(step.outs, results, strict=True))
     return [value(output) for output in program.outputs]
 
 
-def _iteration(
-    body: Program, rounded: Callable[[Any], Any] | None, *leaves: Any
-) -> list[Any]:
+def _iteration(body: Program, rounded: Any, *leaves: Any) -> list[Any]:
     return interpret(body, leaves, rounded)
