@@ -2,7 +2,7 @@
 
 The modules ``benchmarks.conformance.vjp``, ``….jvp``, ``….vmap`` and ``….jit`` are namespaces of
 the Python Array API standard: their functions are those of `fdbr.ops`, called on traced values,
-and give what comes out of the transformation as plain arrays.  docs/array-api.md tells how the
+and return the results as plain arrays.  docs/array-api.md tells how the
 suite (https://github.com/data-apis/array-api-tests) is run on one of them::
 
     ARRAY_API_TESTS_MODULE=benchmarks.conformance.vjp pytest array_api_tests
@@ -26,7 +26,7 @@ from fdbr import ops, tree
 __all__ = ["namespace"]
 
 _UNTRACED = {"from_dlpack"}  # it takes the arrays of other libraries
-_ASKING = {"can_cast", "finfo", "iinfo", "isdtype", "result_type"}  # their answers are no arrays
+_OF_DTYPES = {"can_cast", "finfo", "iinfo", "isdtype", "result_type"}  # they return no arrays
 
 
 def _is_array(leaf: Any) -> bool:
@@ -38,7 +38,7 @@ def _floats(leaf: Any) -> bool:
 
 
 def _own(leaf: Any) -> Any:
-    """A copy that may be written to, as the suite does with results of its own."""
+    """Return a copy, because the suite writes to results."""
     return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
@@ -58,7 +58,7 @@ def _jit(f: Callable[..., Any], arrays: list[Any]) -> Any:
     return fdbr.jit(f)(*arrays)
 
 
-_WAYS = {
+_TRANSFORMATIONS = {
     "vjp": (_vjp, _floats),
     "jvp": (_jvp, _floats),
     "vmap": (_vmap, _is_array),
@@ -66,58 +66,60 @@ _WAYS = {
 }
 
 
-def _answer(way: Callable[..., Any], function: Callable[..., Any], arrays: list[Any]) -> Any:
-    """What a function says of traced values."""
-    answers = []
+def _result_on_traced(
+    transform: Callable[..., Any], function: Callable[..., Any], arrays: list[Any]
+) -> Any:
+    """Return what a function of traced values returns."""
+    results = []
 
     def f(*traced: Any) -> Any:
-        answers.append(function(*traced))
+        results.append(function(*traced))
         return traced
 
-    way(f, arrays)
-    return answers[0]
+    transform(f, arrays)
+    return results[0]
 
 
 def _under(
-    way: Callable[..., Any], takes: Callable[..., bool], function: Any
+    transform: Callable[..., Any], takes: Callable[..., bool], function: Any
 ) -> Callable[..., Any]:
-    """A function whose arrays are traced by a transformation."""
+    """Return a function whose arrays are traced by a transformation."""
 
     @functools.wraps(function)
     def traced(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
-        places = [i for i, leaf in enumerate(leaves) if takes(leaf)]
-        if not places or kwargs.get("copy") is not None:  # who shares memory, plain arrays tell
+        positions = [i for i, leaf in enumerate(leaves) if takes(leaf)]
+        if not positions or kwargs.get("copy") is not None:  # it is about shared memory
             return function(*args, **kwargs)
 
         def f(*arrays: Any) -> Any:
             mixed = list(leaves)
-            for i, x in zip(places, arrays, strict=True):
+            for i, x in zip(positions, arrays, strict=True):
                 mixed[i] = x
             positional, named = tree.unflatten(structure, mixed)
             return function(*positional, **named)
 
-        given = [leaves[i] for i in places]
-        if function.__name__ in _ASKING:
-            return _answer(way, f, given)
-        return tree.map(_own, way(f, given))
+        given = [leaves[i] for i in positions]
+        if function.__name__ in _OF_DTYPES:
+            return _result_on_traced(transform, f, given)
+        return tree.map(_own, transform(f, given))
 
     return traced
 
 
 def namespace(name: str, of: Any = ops) -> ModuleType:
-    """A namespace of the standard whose functions run under the transformation of that name."""
-    way, takes = _WAYS[name]
+    """Return a namespace of the standard whose functions run under the named transformation."""
+    transform, takes = _TRANSFORMATIONS[name]
     module = ModuleType(f"{__name__}.{name}", of.__doc__)
     for member in [*dir(of), *(n for n in vars(of) if n.startswith("__array_"))]:
         value = getattr(of, member)
         if isinstance(value, ModuleType):
             value = namespace(name, value)
         elif inspect.isfunction(value) or hasattr(value, "primitive"):
-            value = value if member in _UNTRACED else _under(way, takes, value)
+            value = value if member in _UNTRACED else _under(transform, takes, value)
         setattr(module, member, value)
     return module
 
 
-for _name in _WAYS:
+for _name in _TRANSFORMATIONS:
     sys.modules[f"{__name__}.{_name}"] = namespace(_name)
