@@ -16,6 +16,7 @@ from ops.reasons import DECIDING, WITHOUT_DERIVATIVE, X
 
 import fdbr
 from compiler.comparing import ULPS, assert_same, optimised, plainly
+from fdbr.compiler.ir.program import Guard, Instruction
 
 THOROUGH = settings.default.max_examples > 100
 SHARE = 1 if THOROUGH else 3  # of the cases, that are batched
@@ -93,6 +94,25 @@ def test_values_and_gradients_agree_with_passes_and_in_a_thorough_run_with_kerne
         ulps = CANCELLING.get(case.op, ULPS)
         check(jit(case.function), case.function, points(args, "f8"), ulps)
         check(jit(gradient(case)), gradient(case), points(args, "f4"), ulps)
+
+    once(case, test)
+
+
+# Programs factor small matrices by kernels at every size, and eager mode from TUNING's size on.
+FACTORED = {"linalg.det"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.op not in FACTORED][:: 1 if THOROUGH else 6], ids=repr
+)
+def test_steps_outside_of_fused_kernels_give_the_bits_of_eager_mode(case):
+    def test(args):
+        jitted = fdbr.jit(case.function, reproducible=True)
+        found, desired = jitted(*args), case.function(*args)
+        steps = [step for program in jitted.programs() for step in program.steps]
+        fused = not all(type(step) in (Instruction, Guard) for step in steps)
+        assert_same(found, desired, CANCELLING.get(case.op, ULPS) if fused else 0)
 
     once(case, test)
 
