@@ -59,6 +59,7 @@ def test_a_curve_changes_a_size_of_its_workload(curve):
         assert getattr(workloads.resized(workload, {curve.field: value}), curve.field) == value
 
 
+@pytest.mark.slow
 def test_the_command_prints_tables_and_writes_them(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(__main__, "_limit_threads", lambda threads: None)
     monkeypatch.setitem(

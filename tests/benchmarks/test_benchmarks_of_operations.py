@@ -42,6 +42,7 @@ def test_a_program_runs_and_its_gradient_is_finite(name):
             assert not program.alike or np.isfinite(result).all()
 
 
+@pytest.mark.slow
 def test_the_command_prints_ratios_and_writes_them(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(__main__, "_limit_threads", lambda threads: None)
     libraries = "fdbr,fdbr.jit,numpy" + ",torch" * (importlib.util.find_spec("torch") is not None)

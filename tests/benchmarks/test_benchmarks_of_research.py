@@ -106,6 +106,7 @@ def test_an_ablation_has_a_ratio_for_each_pass(capsys):
     assert len(row.split()) == len(heads.split()) + 2  # the name, and a unit
 
 
+@pytest.mark.slow
 def test_a_step_beside_other_libraries_has_a_ratio_for_each(capsys, monkeypatch):
     monkeypatch.setattr(beside, "NEIGHBOURS", {})
     beside.main(["mlp", "--tiny", "--rounds", "1", "--starts", "1"])

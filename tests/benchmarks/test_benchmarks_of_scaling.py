@@ -231,6 +231,7 @@ def test_the_simulation_of_the_papers_step_agrees_with_its_closed_form():
     assert run.seconds == pytest.approx(found.seconds(1024), rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [

@@ -79,6 +79,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 @glibc
 def test_gradients_of_80_megabytes_take_no_new_pages_unless_the_user_says_so():
     assert said(LARGE) < 100

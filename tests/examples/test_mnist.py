@@ -64,7 +64,10 @@ def script(monkeypatch):
     return runpy.run_path(str(SCRIPT))
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd", "momentum"])
+@pytest.mark.parametrize(
+    "optimizer",
+    ["adam", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sgd", "momentum"))],
+)
 def test_idx_files_are_learnt_with_every_optimizer(script, tmp_path, capsys, optimizer):
     data = write_mnist(tmp_path / "data")
     script["main"](
@@ -74,6 +77,7 @@ def test_idx_files_are_learnt_with_every_optimizer(script, tmp_path, capsys, opt
     assert accuracy(capsys.readouterr().out) == 1.0
 
 
+@pytest.mark.slow
 def test_a_run_with_the_same_seed_gives_the_same_log(script, tmp_path):
     logs = []
     for seed in (1, 1, 2):
@@ -99,6 +103,7 @@ def test_bad_arguments_end_in_one_line(script, tmp_path, capsys, arguments, mess
     assert message in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_and_ends_as_if_it_had_not_stopped(tmp_path):
     data = write_mnist(tmp_path / "data")
     rate = "--data", data, "--optimizer", "sgd", "--epochs"
