@@ -9,7 +9,7 @@ from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
 from fdbr.backends.cpu.codegen.llvm_text import Builder, Module
 from fdbr.backends.cpu.codegen.llvm_values import BYTES, TYPES, Value, kind, suffix
 
-__all__ = ["Kernel", "Number", "Variable"]
+__all__ = ["Function", "Kernel", "Number", "Variable"]
 
 
 class Number:
@@ -164,8 +164,6 @@ class Kernel(Builder):
         The names of the entries of the kernel's table.
     pointers
         The types of elements, by name, of the entries that are addresses.
-    wanted
-        The names of the entries that are loaded; by default all.
     module
         The module, if it has other functions.
     """
@@ -174,20 +172,22 @@ class Kernel(Builder):
         self,
         table: Sequence[str] = (),
         pointers: Mapping[str, str] | None = None,
-        wanted: Sequence[str] | None = None,
         module: Module | None = None,
     ) -> None:
         super().__init__(module or Module())
-        pointers = pointers or {}
-        if table:
-            self.lines.append(words(table, pointers, wanted))
-        self.word = {
-            name: Number(
-                self, Value(f"*{pointers[name]}" if name in pointers else "i8", f"%{name}")
-            )
-            for name in (table if wanted is None else wanted)
-        }
+        self.load_table(table, pointers or {})
         self.start, self.stop = self.register("%start"), self.register("%stop")
+
+    def load_table(
+        self, table: Sequence[str], pointers: Mapping[str, str], base: str = "table"
+    ) -> None:
+        """Emit loads of the entries of the table in a register; ``word`` has them by name."""
+        self.lines.append(words(table, pointers, base=base))
+        types = [f"*{pointers[name]}" if name in pointers else "i8" for name in table]
+        registers = [
+            self.register(f"%{name}", type) for name, type in zip(table, types, strict=True)
+        ]
+        self.word = dict(zip(table, registers, strict=True))
 
     # --- numbers
 
@@ -376,13 +376,40 @@ class Kernel(Builder):
         self.cells = before
         return variable.value
 
+    def call_function(self, function: "Function", *given: Number) -> None:
+        """Emit a call of another function of the module."""
+        self.do(f"call void @{function.symbol}({', '.join([x.value.typed for x in given])})")
+
     # --- the whole
 
     def text(self, head: str = HEAD) -> str:
         """Return the module, after the kernel's body has been emitted."""
-        return f"{self.module.text()}\n{self.function(head)}"
+        return f"{self.module.text()}\n{self.body(head)}"
 
-    def function(self, head: str) -> str:
-        """Return the function with some head, after its body has been emitted."""
-        body = "\n".join(self.lines)
-        return f"{head}{body}\n  ret void\n}}\n"
+    def body(self, head: str) -> str:
+        """Return the function with some head, after its instructions have been emitted."""
+        lines = "\n".join(self.lines)
+        return f"{head}{lines}\n  ret void\n}}\n"
+
+
+class Function(Kernel):
+    """Another function of a kernel's module, with parameters of its own.
+
+    Parameters
+    ----------
+    module, name
+        The module, and the function's name in it.
+    parameters
+        The types of its parameters, by name.
+    """
+
+    def __init__(self, module: Module, name: str, parameters: Mapping[str, str]) -> None:
+        super().__init__(module=module)
+        self.symbol = name
+        self.parameters = [self.register(f"%in.{key}", type) for key, type in parameters.items()]
+
+    def end(self) -> None:
+        """Add the function to its module."""
+        given = ", ".join([x.value.typed for x in self.parameters])
+        head = f"define internal void @{self.symbol}({given}) {{\nentry:\n"
+        self.module.texts.append(self.body(head))

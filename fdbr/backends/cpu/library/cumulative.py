@@ -13,6 +13,7 @@ import numpy as np
 
 from fdbr.backends.cpu.codegen.eager_kernels import expected
 from fdbr.backends.cpu.codegen.kernel_builder import Kernel, Number
+from fdbr.backends.cpu.codegen.llvm_values import BYTES
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count
 
@@ -32,23 +33,23 @@ def _source(name: str, code: str) -> str:
     Chain ``r`` begins at element ``r % inner`` of block ``r / inner``.
     """
     step, neutral = _STEPS[name]
-    kernel = Kernel(("x", "out", "size", "inner"), {"x": code, "out": code})
+    kernel = Kernel(("x", "out", "size", "inner"))
     x, out, size, inner = kernel.word.values()
-    last = kernel.stop - 1
+    # The distance of both arrays, as pointers to each chain in both would not fit into registers.
+    itemsize, last, apart = BYTES[code], kernel.stop - 1, out - x
     with kernel.each(kernel.start, kernel.stop, _CHAINS) as first:
         chains = [kernel.apply("smin", first + k, last) for k in range(_CHAINS)]
-        begins = [chain // inner * size + chain % inner for chain in chains]
-        sources, targets = [x + begin for begin in begins], [out + begin for begin in begins]
+        begins = [x + (r // inner * size + r % inner) * itemsize for r in chains]
 
-        def column(c: Number, *totals: Number) -> list[Number]:
+        def column(at: Number, *totals: Number) -> list[Number]:
             found = []
-            for total, source, target in zip(totals, sources, targets, strict=True):
-                found.append(step(total, kernel.load(source + c)))
-                kernel.store(target + c, found[-1])
+            for total, begin in zip(totals, begins, strict=True):
+                found.append(step(total, kernel.load(kernel.pointer_to(begin + at, code))))
+                kernel.store(kernel.pointer_to(begin + (at + apart), code), found[-1])
             return found
 
-        none = kernel.constant(neutral, code)
-        kernel.repeat(0, size, column, *[none] * _CHAINS, step=inner)
+        none = [kernel.constant(neutral, code)] * _CHAINS
+        kernel.repeat(0, size * itemsize, column, *none, step=inner * itemsize)
     return kernel.text()
 
 
