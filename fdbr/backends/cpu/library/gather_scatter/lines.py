@@ -7,6 +7,7 @@ loop without checks.
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from fdbr.backends.cpu.codegen.kernel_builder import Kernel, Number, Variable
 
@@ -43,8 +44,8 @@ class _Lines(Kernel):
         self._bound = self.word["count"].to(word).spread(_CHECKED)
         self.bad = Variable(self.constant(False, "b1"))
 
-    def element(self, pointer: Number, index: Number) -> Number:
-        """Emit the address of an element."""
+    def moved_by(self, pointer: Number, index: Any) -> Number:
+        """Emit the address some elements after another."""
         return pointer + index * self.width
 
     def take(self, at: Number) -> Number:
@@ -57,11 +58,13 @@ class _Lines(Kernel):
         first: Number,
         stop: Number,
         of_rows: Number,
-        move: Callable[[Number, Number], None],
+        move: Callable[[Number, int, Number], None],
         low: Number,
         share: Number,
     ) -> None:
-        """Emit the moves of a line's elements from one to another, by index and by address.
+        """Emit the moves of a line's elements from one to another.
+
+        ``move`` emits one: the element ``k`` after an index, to or from an address.
 
         ``of_rows`` are those that the indices are of.  Only indices of the ``share`` rows from
         ``low`` on are used.
@@ -71,12 +74,14 @@ class _Lines(Kernel):
         begin = row * word["line"]
         inside = (row - r * word["lines"]) * word["line"]
         self._indices = word["index"] + (r * word["base"] + inside - begin)
-        of_rows = self.element(of_rows, r * word["stack"])
+        of_rows = self.moved_by(of_rows, r * word["stack"])
 
-        def moved(v: Number, j: Number) -> None:
-            step = 1 if self.size and not self.along else word["step"]
-            at = j * step + (v - begin) if self.along else j * step
-            move(v, self.element(of_rows, at))
+        def moved(v: Number, k: int, j: Number) -> None:
+            at = of_rows
+            if self.along:
+                at = self.moved_by(self.moved_by(at, v - begin), k)
+            far = j if self.size and not self.along else j * word["step"]
+            move(v, k, self.moved_by(at, far))
 
         with self.each(first, stop, _PIECE) as piece:
             end = self.apply("smin", piece + _PIECE, stop)
@@ -89,14 +94,15 @@ class _Lines(Kernel):
             with self.when(valid):
                 whole = piece + ((end - piece) & -_AT_ONCE)
                 with self.each(piece, whole, _AT_ONCE) as v:
-                    for k, j in enumerate([self._row(v + k) for k in range(_AT_ONCE)]):
-                        moved(v + k, j)
+                    # As sums with one index: of four LLVM would keep four addresses.
+                    for k, j in enumerate([self._row(v, k) for k in range(_AT_ONCE)]):
+                        moved(v, k, j)
                 with self.each(whole, end) as v:
-                    moved(v, self._row(v))
+                    moved(v, 0, self._row(v))
 
-    def _row(self, v: Number) -> Number:
-        """Emit the index of an element."""
-        return self.load(self._indices + v).to("i8")
+    def _row(self, v: Number, k: int = 0) -> Number:
+        """Emit the row of the element ``k`` after an index."""
+        return self.load(self._indices + v + k).to("i8")
 
     def _are_valid(self, piece: Number, end: Number, share: Number) -> Number:
         """Emit whether all indices of a piece are in bounds and not negative."""
@@ -118,7 +124,7 @@ class _Lines(Kernel):
         self,
         piece: Number,
         end: Number,
-        moved: Callable[[Number, Number], None],
+        moved: Callable[[Number, int, Number], None],
         low: Number,
         share: Number,
     ) -> None:
@@ -129,7 +135,7 @@ class _Lines(Kernel):
             row = self.choose(row < 0, row + count, row)
             self.bad.value = self.bad.value | ~row.within(count)
             with self.when((row - low).within(share)):
-                moved(v, row)
+                moved(v, 0, row)
 
     def whole(self) -> str:
         """Return the kernel."""
@@ -144,9 +150,9 @@ def gathering(word: str, size: int, along: bool) -> str:
     kernel = _Lines(word, size, along)
     x, out, line, count = (kernel.word[name] for name in ("x", "out", "line", "bytes"))
 
-    def move(v: Number, at: Number) -> None:
+    def move(v: Number, k: int, at: Number) -> None:
         if size:
-            kernel.store(kernel.element(out, v), kernel.take(at), align=1)
+            kernel.store(kernel.moved_by(kernel.moved_by(out, v), k), kernel.take(at), align=1)
         else:
             kernel.copy(out + v * count, at, count)
 
@@ -169,12 +175,14 @@ def scattering(word: str, size: int, along: bool, added: str) -> str:
     names = ("x", "out", "line", "lines", "bytes", "apart", "which", "total", "count")
     x, out, line, lines, length, apart, which, total, count = (kernel.word[n] for n in names)
 
+    distances = [apart * k for k in range(_AT_ONCE)]
+
     def part_of(number: int, most: Number) -> tuple[Number, Number]:
         mine = which.equals(number)
         return kernel.choose(mine, kernel.start, 0), kernel.choose(mine, kernel.stop, most)
 
-    def move(v: Number, at: Number) -> None:
-        source = kernel.element(x, v * apart)
+    def move(v: Number, k: int, at: Number) -> None:
+        source = kernel.moved_by(kernel.moved_by(x, v * apart), distances[k])
         if size:
             value = kernel.take(source)
             kernel.store(at, kernel.take(at) + value if added else value, align=1)
