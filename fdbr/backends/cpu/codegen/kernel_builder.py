@@ -41,7 +41,7 @@ class Number:
     def __add__(self, other: Any) -> "Number":
         if not self.value.is_pointer:
             return self._with("+", other)
-        index = self.kernel.value_of(other)
+        index = self.kernel.strong(self.kernel.value_of(other))
         if index.text == "0":
             return self
         text = f"getelementptr {TYPES[self.value.type[1:]]}, {self.value.typed}, {index.typed}"
@@ -108,6 +108,11 @@ class Number:
     def differs(self, other: Any) -> "Number":
         """Emit whether it is not equal, lane by lane."""
         return self._compared("!=", other)
+
+    def is_not_at_most(self, other: Any) -> "Number":
+        """Emit whether a floating number is larger than another, or one of both is NaN."""
+        x, y = self.kernel.alike(self.value, self.kernel.value_of(other))
+        return Number(self.kernel, self.kernel.like(x, f"fcmp ugt {x.typed}, {y.text}", "b1"))
 
     def within(self, stop: Any) -> "Number":
         """Emit whether an index is at least 0 and less than another, lane by lane."""

@@ -59,9 +59,9 @@ def _tile(kernel: Packing, high: int, wide: int, step: int) -> Function:
     starts = [total.value for total in sums]
     tile.cells = []
     _, _, *totals = tile.repeat(0, taps, tap, block, weight, *starts)
-    for total, target, mask in zip(totals, targets, itertools.cycle(masks), strict=False):
-        cut = tile.choose(total < 0, 0.0, total)
-        tile.store(target, tile.choose(positive, cut, total), mask)
+    for new, target, mask in zip(totals, targets, itertools.cycle(masks), strict=False):
+        cut = tile.choose(new < 0, 0.0, new)
+        tile.store(target, tile.choose(positive, cut, new), mask)
     tile.end()
     return tile
 
@@ -87,8 +87,8 @@ def packing_weights(code: str, high: int) -> str:
             with kernel.when(whole):
                 for o, value in enumerate([kernel.load(here.by(distance)) for distance in far]):
                     kernel.store(to + o, value)
-            with kernel.when(~whole), kernel.each(0, left) as o:
-                kernel.store(to + o, kernel.load(here.by(o * step)))
+            with kernel.when(~whole), kernel.each(0, left) as i:
+                kernel.store(to + i, kernel.load(here.by(i * step)))
     return kernel.text()
 
 

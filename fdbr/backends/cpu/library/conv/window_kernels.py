@@ -154,7 +154,8 @@ class WindowKernel(Kernel):
         """Emit every other element of two consecutive vectors; a single vector as it is."""
         if len(parts) == 1:
             return parts[0]
-        return self.shuffled(*parts, [2 * k for k in range(self.width)])
+        first, second = parts
+        return self.shuffled(first, second, [2 * k for k in range(self.width)])
 
     def vector(self, base: Number, row: _Row, column: _Column) -> Number:
         """Emit a load of elements of a row, with 0 for those outside of it."""

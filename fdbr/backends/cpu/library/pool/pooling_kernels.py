@@ -42,7 +42,7 @@ class _Line:
 
 def _larger(x: Number, m: Number) -> Number:
     """Emit whether ``x`` replaces ``m``: it is larger, or the first NaN."""
-    return ~(x <= m) & m.equals(m)
+    return x.is_not_at_most(m) & m.equals(m)
 
 
 def _same(x: Number, m: Number) -> Number:
