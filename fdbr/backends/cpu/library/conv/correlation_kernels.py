@@ -92,6 +92,7 @@ def packing_weights(code: str, high: int) -> str:
     return kernel.text()
 
 
+@functools.cache  # other sizes have the same kernel
 def correlating(code: str, lanes: int, high: int, rest: int, wide: int, stride: int) -> str:
     """Return the kernel of a correlation.
 

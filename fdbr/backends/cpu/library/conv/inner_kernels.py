@@ -3,6 +3,8 @@
 Tiles of the result stay in registers while all windows of a block are added.
 """
 
+import functools
+
 from fdbr.backends.cpu.codegen.kernel_builder import Function, Number
 from fdbr.backends.cpu.library.conv.packing import Packing, heights
 
@@ -51,6 +53,7 @@ def _dots(kernel: Packing, high: int, wide: int) -> Function:
     return dots
 
 
+@functools.cache  # other sizes have the same kernel
 def inner(code: str, lanes: int, high: int, rest: int, wide: int, stride: int) -> str:
     """Return the kernel of the inner products of channels of ``y`` with taps of ``x``.
 

@@ -173,6 +173,7 @@ class WindowKernel(Kernel):
         return self.text()
 
 
+@functools.cache  # other sizes have the same kernel
 def summed(dtype: Any, windows: Windows, operands: int, block: int) -> str:
     """Return the kernel of `fdbr.backends.cpu.library.conv.windows.over_windows`."""
     kernel = WindowKernel(dtype, windows, [code_of(dtype)] * (operands + 1))
@@ -211,6 +212,7 @@ def summed(dtype: Any, windows: Windows, operands: int, block: int) -> str:
     return kernel.source(body)
 
 
+@functools.cache  # other sizes have the same kernel
 def correlated(dtype: Any, windows: Windows, operands: int, block: int) -> str:
     """Return the kernel of `fdbr.backends.cpu.library.conv.windows.by_position`."""
     kernel = WindowKernel(dtype, windows, [code_of(dtype)] * (operands + 1))
