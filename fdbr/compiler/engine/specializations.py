@@ -28,6 +28,7 @@ STORM = (
 )
 BRANCHES = f"it branches on so many values that a trace may not hold for long; {_INSTEAD}"
 _GUARDS = 32  # branches in a trace from which on one is expected to change, as in a loop on data
+_TRUSTED = 4  # replays of a trace after which it is expected to hold, however many guards it has
 _MANY = 8  # traces from which on the hit rate decides whether more are captured
 _MIN_HIT_RATE = 0.25  # share of calls that an existing trace must hold for
 _HIT_RATE_DECAY = 1 / 8  # weight of the newest call in the hit rate
@@ -280,6 +281,8 @@ class Specialization:
     def replayed(self, trace: CompiledTrace, seconds: float) -> None:
         """Record how long a replay took."""
         code = trace.code
+        if trace.runs == _TRUSTED:  # its guards check labels, say, and no loop on data
+            self.budget.doubtful = False
         code.took(seconds)
         self.budget.replayed(seconds)
         if not code.settled:

@@ -413,3 +413,23 @@ def test_the_next_capture_is_thought_to_take_what_the_last_one_took(
     assert (
         spent + seconds > 2 * took
     )  # half of the time is paid at most: for this one, and for that
+
+
+def test_a_function_with_many_guards_that_hold_is_compiled_like_any_other(clock: Clock) -> None:
+    """The guards of a language model check labels at each step, and always hold."""
+    passes = clock.passes
+
+    def checked(x: Any) -> Any:
+        passes(0.05)
+        for i in range(40):
+            if np.sum(x) < -1.0:
+                raise ValueError("negative")
+            x = x * 0.5 + i
+        return x
+
+    jitted = fdbr.jit(checked)
+    for _ in range(40):
+        jitted(np.ones(3))
+    (entry,) = jitted._cache.specializations.values()
+    assert not entry.budget.doubtful
+    assert entry.traces[0].code.optimised
