@@ -204,6 +204,17 @@ class Budget:
             return 0
         return capturing.size(self._for_capture / _patience)
 
+    def borrow(self, other: "Budget", steps: int) -> None:
+        """Take what a capture of some steps and its passes cost from another account, if it has it.
+
+        Nothing is taken if a capture was made or is affordable without.
+        """
+        cost = _patience * _SAFETY_FACTOR * (capturing.of(steps) + passing.of(steps))
+        if self._runs and not self._capture and self.missing > 0 and other.balance >= cost:
+            self.steps = steps
+            self._left += cost
+            other._left -= cost
+
     def captured(self, seconds: float) -> None:
         """Record the cost of a capture without the run itself; the next is expected to cost it."""
         self._capture = seconds
