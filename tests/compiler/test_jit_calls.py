@@ -445,4 +445,4 @@ def test_the_report_says_which_axes_have_had_several_sizes_and_share_machine_cod
     assert "axis 0 of argument 2: sizes 3, 5, 8\n" in text
     assert "axis 1 of argument 2" not in text
     assert "argument 1" not in text
-    assert "traces for these sizes share machine code: 0 of 1 kernel of the last one" in text
+    assert "these sizes share machine code: of 1 kernel for the last one" in text

@@ -204,13 +204,14 @@ class Budget:
             return 0
         return capturing.size(self._for_capture / _patience)
 
-    def borrow(self, other: "Budget", steps: int) -> None:
+    def borrow(self, other: "Budget", steps: int, prepare: float = 0.0) -> None:
         """Take what a capture of some steps and its passes cost from another account, if it has it.
 
-        Nothing is taken if a capture was made or is affordable without.
+        Nothing is taken if a capture was made or both are affordable without.  The passes may
+        need ``prepare`` seconds first.
         """
-        cost = _patience * _SAFETY_FACTOR * (capturing.of(steps) + passing.of(steps))
-        if self._runs and not self._capture and self.missing > 0 and other.balance >= cost:
+        cost = _patience * (_SAFETY_FACTOR * (capturing.of(steps) + passing.of(steps)) + prepare)
+        if self._runs and not self._capture and self.balance < cost <= other.balance:
             self.steps = steps
             self._left += cost
             other._left -= cost

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from fdbr.compiler.backend import backend_of
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.signature import (
     Reader,
@@ -106,7 +107,9 @@ class Cache:
             if other.family == entry.family and other.is_compiled:
                 entry.pays = True
                 other.count_calls()
-                entry.budget.borrow(other.budget, len(other.traces[0].raw.steps))
+                program = other.traces[0].raw
+                prepare = backend_of(program).takes_to_prepare()
+                entry.budget.borrow(other.budget, len(program.steps), prepare)
                 return
 
     def _weak_reference(self, key: tuple[Any, ...], leaf: Any) -> Any:

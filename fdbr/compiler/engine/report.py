@@ -156,8 +156,8 @@ def _sizes(entries: Iterable[Specialization]) -> tuple[str, ...]:
             new = len(last.difference(*others))
             texts += found
             texts.append(
-                f"traces for these sizes share machine code: {new} of {_count(len(last), 'kernel')}"
-                " of the last one were new"
+                f"these sizes share machine code: of {_count(len(last), 'kernel')} for the last "
+                f"one {new} had not been compiled for another"
             )
     return tuple(texts)
 
