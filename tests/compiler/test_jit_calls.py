@@ -435,3 +435,14 @@ def test_reductions_to_one_number_are_of_the_type_they_have_in_eager_mode(name, 
     found, desired = fdbr.jit(f, reproducible=True)(x), f(x)
     assert type(found) is type(desired)
     assert found == desired
+
+
+def test_the_report_says_which_axes_have_had_several_sizes_and_share_machine_code():
+    jitted = fdbr.jit(lambda w, x: np.sum(np.tanh(x @ w) ** 2), compile="now")
+    for length in (3, 5, 8):
+        jitted(np.ones((3, 2)), np.ones((length, 3)))
+    text = str(jitted.report())
+    assert "axis 0 of argument 2: sizes 3, 5, 8\n" in text
+    assert "axis 1 of argument 2" not in text
+    assert "argument 1" not in text
+    assert "these sizes share machine code: of 1 kernel for the last one" in text

@@ -6,11 +6,11 @@ charged for captures, passes, and replays that are slower than the function.  Wo
 only if the balance covers it; while the account is overdrawn the function runs eagerly, unless its
 replays are known to be faster.
 
-The share is 8 % at first.  A function that has run often or long is likely to run as often or as
-long again, so the share is 48 % from call 128 on, and before that for the time beyond the first two
-seconds (beyond half a second if most of the time is Python's own, which compiled code saves).
-Before call 128 captures are paid from the 8 % alone, because they do not make calls faster, and so
-is everything for a function with many guards, whose traces seldom hold for long.
+The share is 8 % at first.  A function that has run for half a second or often is likely to run as
+long again, so the share is 48 % for the time beyond that half second, and for all time from call
+128 on.  Two things are paid from the 8 % alone: captures after the first one, because they are due
+to traces that did not hold, and everything for a function with many guards, until one of its
+traces has held for a few calls.
 Hence short runs take at most a tenth longer than without `jit`, and all calls together at most half
 as long again, whatever the function does.
 """
@@ -25,10 +25,7 @@ __all__ = [
 UNLIMITED = sys.maxsize  # a number of steps
 _EARLY_SHARE = 0.08  # the promise in the docs is 10 %; the rest pays for looking up the trace
 _LATE_SHARE = 0.48  # for calls that are likely to be followed by as many more; promised: 50 %
-# Seconds of calls after which as many more are expected.  Where Python takes most of the time the
-# compiled code gains more, so the bet is made earlier.
-_WARMUP_SECONDS, _PYTHON_WARMUP_SECONDS = 2.0, 0.5
-_PYTHON_STEP_SECONDS = 6e-6  # a step that is faster than this spends most of its time in Python
+_WARMUP_SECONDS = 0.5  # of calls, after which as many more are expected
 _AVERAGE_WEIGHT = 0.1  # of the newest run in the moving average
 _LEAST_FACTOR = 0.2  # bounds how far one measurement moves an `Estimate` from its initial value
 _SECONDS_PER_OPERATION = 1e-5  # to guess the steps of a function that records no tape
@@ -163,19 +160,15 @@ class Budget:
         early = _EARLY_SHARE * self._whole
         if self.doubtful:  # what replays have saved is kept, for later traces may not be replayed
             return early + min(self._left, 0.0)
-        early += self._left
-        long = (
-            _PYTHON_WARMUP_SECONDS
-            if self.eager < _PYTHON_STEP_SECONDS * self.steps
-            else _WARMUP_SECONDS
+        later = (
+            self._whole if self._calls >= self._often else max(self._whole - _WARMUP_SECONDS, 0.0)
         )
-        later = self._whole if self._calls >= self._often else max(self._whole - long, 0.0)
-        return early + (_LATE_SHARE - _EARLY_SHARE) * later
+        return early + self._left + (_LATE_SHARE - _EARLY_SHARE) * later
 
     @property
     def _for_capture(self) -> float:
         """Seconds that a capture may take now."""
-        if self._calls >= self._often:
+        if self._calls >= self._often or not self._capture:
             return self.balance
         return _EARLY_SHARE * self._whole + self._left
 
@@ -197,7 +190,11 @@ class Budget:
         missing = _patience * cost - self._for_capture
         if missing <= 0 or self._calls >= self._often:
             return missing / _LATE_SHARE
-        return min(missing / _EARLY_SHARE, (self._often - self._calls) * self.eager)
+        seconds = min(missing / _EARLY_SHARE, (self._often - self._calls) * self.eager)
+        if self._capture:
+            return seconds
+        warmup = max(_WARMUP_SECONDS - self._whole, 0.0)
+        return min(seconds, warmup + (missing - _EARLY_SHARE * warmup) / _LATE_SHARE)
 
     def steps_to_capture(self) -> int:
         """Return the number of steps that a capture may have now; 0 if none is affordable."""
@@ -206,6 +203,18 @@ class Budget:
         if not self._runs or self.missing > 0:
             return 0
         return capturing.size(self._for_capture / _patience)
+
+    def borrow(self, other: "Budget", steps: int, prepare: float = 0.0) -> None:
+        """Take what a capture of some steps and its passes cost from another account, if it has it.
+
+        Nothing is taken if a capture was made or both are affordable without.  The passes may
+        need ``prepare`` seconds first.
+        """
+        cost = _patience * (_SAFETY_FACTOR * (capturing.of(steps) + passing.of(steps)) + prepare)
+        if self._runs and not self._capture and self.balance < cost <= other.balance:
+            self.steps = steps
+            self._left += cost
+            other._left -= cost
 
     def captured(self, seconds: float) -> None:
         """Record the cost of a capture without the run itself; the next is expected to cost it."""

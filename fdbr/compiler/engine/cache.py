@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from fdbr.compiler.backend import backend_of
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.signature import (
     Reader,
@@ -78,6 +79,7 @@ class Cache:
             entry = Specialization(self.name, None if len(positions) == len(leaves) else positions)
             self.use(entry)
             entry.told = self._told
+            entry.family = tuple(map(_without_sizes, key))
             for leaf in leaves:
                 if is_special(leaf):
                     entry.give_up(f"a {type(leaf).__name__} has operators of its own")
@@ -91,8 +93,24 @@ class Cache:
             if len(self.specializations) > self.bound:
                 pairs = list(self.specializations.items())  # a copy: other threads may add entries
                 self.specializations.pop(min(pairs, key=lambda pair: pair[1].used)[0], None)
+        elif not entry.traces:
+            self._adopt(entry)
         self.use(entry)
         return entry
+
+    def _adopt(self, entry: Specialization) -> None:
+        """Pay for the trace of arguments of new sizes where compiled code for others is in use.
+
+        It is called from the second call on: sizes that occur once are not traced.
+        """
+        for other in list(self.specializations.values()):
+            if other.family == entry.family and other.is_compiled:
+                entry.pays = True
+                other.count_calls()
+                program = other.traces[0].raw
+                prepare = backend_of(program).takes_to_prepare()
+                entry.budget.borrow(other.budget, len(program.steps), prepare)
+                return
 
     def _weak_reference(self, key: tuple[Any, ...], leaf: Any) -> Any:
         """Return a weak reference that drops the entry with its leaf; `None` for a strong leaf."""
@@ -273,6 +291,12 @@ def is_meant(error: Exception) -> bool:
 def failure_of(error: Exception) -> str:
     """Return why a function is not traced: its traced run raises, its own may not."""
     return f"a run of it that is traced raises {type(error).__name__}: {error}"[:_LONGEST]
+
+
+def _without_sizes(part: Any) -> Any:
+    """Return a part of a signature, and of the shape of an array only its length."""
+    is_shape = type(part) is tuple and all(type(size) is int for size in part)
+    return len(part) if is_shape else part
 
 
 def _static_fields(node: Any) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.capture.watch.captures import ImpureError
 from fdbr.compiler.capture.watch.constants import same_elements
 from fdbr.compiler.capture.watch.namespaces import dict_of, slots_of
+from fdbr.compiler.engine.cache import Cache
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.function import Jitted, disable_jit
 from fdbr.compiler.engine.partition import Partition
@@ -78,34 +79,20 @@ class Checked(Jitted[P, R]):
         result = super().__call__(*args, **kwargs)
         # A call that ran the function itself has nothing to compare, and ranks do not compile at
         # the same call, so the collectives of one more run would wait for the other ranks.
-        ran = [pair for key, pair in self._runs().items() if before.get(key, pair)[2] < pair[2]]
-        ran += [pair for key, pair in self._runs().items() if key not in before]
-        if not ran or ran[0][1].meets or any(map(_is_traced, tree.leaves((args, kwargs)))):
+        ran = [trace for trace, runs in self._runs().items() if runs > before.get(trace, -1)]
+        if not ran or ran[0].meets or any(map(_is_traced, tree.leaves((args, kwargs)))):
             return result
-        entry, trace, _ = ran[0]
-        leaves, structure = flatten_arguments(tuple(given), kwargs, self._cache.readers)
-
-        def run(moved: list[Any]) -> Any:
-            args, kwargs = unflatten_arguments(structure, entry.filled(leaves, moved))
-            return self._f(*args, **kwargs)
-
-        def traced_again(traced: list[Any]) -> list[Any]:
-            return tree.leaves(run(traced))
-
-        def program(moving: list[Any]) -> Program | None:
-            return capture(entry.with_inputs(traced_again), self._f, moving).program
-
-        found, form = tree.flatten(result)
-        check = _Check(self._cache.name, self._every, self._f, entry, trace, run, program)
-        check.compare(found, form, entry.moving_leaves(leaves))
+        entries = list(self._cache.specializations.values())
+        entry = next((entry for entry in entries if ran[0] in entry.traces), None)
+        if entry is not None:
+            call = flatten_arguments(tuple(given), kwargs, self._cache.readers)
+            _Check(self._cache, self._every, entry, ran[0], *call).compare(*tree.flatten(result))
         return result
 
-    def _runs(self) -> dict[int, tuple[Specialization, CompiledTrace, int]]:
-        """Return the traces, with how often each was replayed."""
+    def _runs(self) -> dict[CompiledTrace, int]:
+        """Return how often each trace was replayed."""
         entries = list(self._cache.specializations.values())
-        return {
-            id(trace): (entry, trace, trace.runs) for entry in entries for trace in entry.traces
-        }
+        return {trace: trace.runs for entry in entries for trace in entry.traces}
 
     def _differentiated(self, call: Any) -> Differentiated:
         found = super()._differentiated(call)
@@ -134,13 +121,10 @@ class _CheckedDifferentiated(Differentiated):
         ran = next((one for one in entry.traces if one.form is form), None)
         if ran is None or ran.meets:
             return outs, pullback
-        check = _Check(
-            self.cache.name, self._every, self.cache.f, entry, ran, self._run, self._program
-        )
+        check = _Check(self.cache, self._every, entry, ran, self.values, self.structure, self.mine)
         own, rest = iter(outs), iter(self.results)
         found = [next(own if yes else rest) for yes in form.partition.own]
-        moving = entry.moving_leaves(self.values)
-        check.compare(found, form.structure, moving)
+        check.compare(found, form.structure)
         if pullback is None:
             return outs, None
 
@@ -155,34 +139,11 @@ class _CheckedDifferentiated(Differentiated):
                     finally:
                         self.values = values
 
-                pullback_check = attrs.evolve(check, run=run, of="the pullback of ", count=False)
-                pullback_check.compare(found, tree.structure(found), moving)
+                check_of_pullback = attrs.evolve(check, pullback=run)
+                check_of_pullback.compare(found, tree.structure(found))
             return found
 
         return outs, compared
-
-    def _run(self, moved: list[Any]) -> Any:
-        assert self.entry is not None
-        leaves = self.entry.filled(self.values, moved)
-        args, kwargs = unflatten_arguments(self.structure, leaves)
-        return self.cache.f(*args, **kwargs)
-
-    def _program(self, moving: list[Any]) -> Program | None:
-        """Return the forward program of a new trace."""
-        entry = self.entry
-        assert entry is not None
-
-        def flat(leaves: list[Any]) -> list[Any]:
-            args, kwargs = unflatten_arguments(self.structure, leaves)
-            return tree.leaves(self.cache.f(*args, **kwargs))
-
-        partition = Partition(flat, self.mine, entry.wanted)
-
-        def both(traced: list[Any]) -> list[Any]:
-            return partition.capture(entry.filled(self.values, traced))
-
-        divided = partition.divide(capture(entry.with_inputs(both), flat, moving).program)
-        return divided and divided[0]
 
 
 @attrs.frozen(eq=False)
@@ -191,32 +152,33 @@ class _Check:
 
     Attributes
     ----------
-    name, every, f
-        The function, its name, and which calls are compared.
+    cache
+        The function, with its name and its traces.
+    every
+        Which calls are compared.
     entry, trace
         The trace that ran.
-    run
-        The function itself, from the leaves that may differ to its result.
-    program
-        A function that traces it again, from the same leaves.
-    of
-        What is compared, in messages.
-    count
-        Whether the outputs of the trace are what is compared.
+    leaves, structure
+        The arguments.
+    mine
+        Which leaves are differentiated from outside; `None` if the function is called.
+    pullback
+        The pullback of the function itself, from the leaves that may differ to cotangents, if
+        these are what is compared.
     """
 
-    name: str
+    cache: Cache
     every: int
-    f: Callable[..., Any]
     entry: Specialization
     trace: CompiledTrace
-    run: Callable[[list[Any]], Any]
-    program: Callable[[list[Any]], Program | None]
-    of: str = ""
-    count: bool = True
+    leaves: list[Any]
+    structure: Any
+    mine: tuple[bool, ...] | None = None
+    pullback: Callable[[list[Any]], Any] | None = None
 
-    def compare(self, found: Sequence[Any], form: Any, moving: list[Any]) -> None:
+    def compare(self, found: Sequence[Any], form: Any) -> None:
         """Raise if the function itself gives another result than a trace."""
+        moving = self.entry.moving_leaves(self.leaves)
         captures = self.trace.captures
         held = captures.holds()
         try:
@@ -239,8 +201,34 @@ class _Check:
                 raise self._error(f"{where} {why}", moving, desired)
 
     def _run_itself(self, moving: list[Any]) -> tuple[list[Any], Any]:
+        moving = moving[: self._given]
         with disable_jit(), without_effects():
-            return tree.flatten(self.run(moving[: self._given]))
+            if self.pullback:
+                return tree.flatten(self.pullback(moving))
+            return tree.flatten(self._call(self.entry.filled(self.leaves, moving)))
+
+    def _call(self, leaves: list[Any]) -> Any:
+        """Call the function itself."""
+        args, kwargs = unflatten_arguments(self.structure, leaves)
+        return self.cache.f(*args, **kwargs)
+
+    def _traced_again(self, moving: list[Any]) -> Program | None:
+        """Return the program of a new trace; the forward one if the function is differentiated."""
+
+        def flat(leaves: list[Any]) -> list[Any]:
+            return tree.leaves(self._call(leaves))
+
+        partition = None if self.mine is None else Partition(flat, self.mine, self.entry.wanted)
+
+        def run(traced: list[Any]) -> list[Any]:
+            leaves = self.entry.filled(self.leaves, traced)
+            return flat(leaves) if partition is None else partition.capture(leaves)
+
+        program = capture(self.entry.with_inputs(run), self.cache.f, moving).program
+        if partition is None:
+            return program
+        divided = partition.divide(program)
+        return divided and divided[0]
 
     @property
     def _given(self) -> int:
@@ -268,7 +256,7 @@ class _Check:
             spread = max(spread, _distance(moved[i], desired) if i < len(moved) else 0.0)
         if distance <= spread < math.inf:
             return True
-        return self.count and distance <= self._spread_of_rounding(i, moving, rng, unit)
+        return not self.pullback and distance <= self._spread_of_rounding(i, moving, rng, unit)
 
     def _spread_of_rounding(
         self, i: int, moving: list[Any], rng: np.random.Generator, unit: float
@@ -293,8 +281,8 @@ class _Check:
     def _error(self, why: str, moving: list[Any], desired: Any) -> Exception:
         """Return the error for a difference; it names the guard that is missing, if one is."""
         what = (
-            f"fdbr.jit: {self.name} (check={self.every}): the compiled result of {self.of}the "
-            f"function is not its own: {why}. "
+            f"fdbr.jit: {self.cache.name} (check={self.every}): the compiled result of "
+            f"{'the pullback of ' if self.pullback else ''}the function is not its own: {why}. "
         )
         missing = self._missing(moving)
         if missing:
@@ -315,7 +303,7 @@ class _Check:
 
     def _agrees(self, moving: list[Any], desired: list[Any]) -> bool:
         """Return whether the trace, interpreted step by step, gives the function's own result."""
-        if not self.count:
+        if self.pullback:
             return True
         try:
             with without_effects():
@@ -329,7 +317,7 @@ class _Check:
         """Return what a new trace reads that the one that ran did not; empty if it is the same."""
         try:
             with disable_jit(), without_effects():
-                program = self.program(moving)
+                program = self._traced_again(moving)
         except Exception as error:
             return f"It cannot be traced again, which raises {type(error).__name__}: {error}"
         if program is None:
@@ -339,7 +327,7 @@ class _Check:
             if before is not None and now is not None and before[0] == now[0]:
                 for was, reads in zip(before[1], now[1], strict=True):
                     if not _is_same(was, reads):
-                        holder = _holder(self.f, reads)
+                        holder = _holder(self.cache.f, reads)
                         return (
                             f"No guard watches {holder}: step {number} of the trace "
                             f"({before[0][0]}) has {_shown(was)}, and the function reads "

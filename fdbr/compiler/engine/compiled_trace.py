@@ -39,6 +39,8 @@ class CompiledTrace:
         Why it was captured.
     counter
         The number of replays, as a list of one integer that call stubs increment.
+    recorded
+        The number of replays that the budget has been credited with.
     stub
         The call stub, once the compiled code is final: see `call_stub`.
     over
@@ -56,6 +58,7 @@ class CompiledTrace:
         "meets",
         "over",
         "raw",
+        "recorded",
         "shared",
         "stub",
         "unrolled",
@@ -80,6 +83,7 @@ class CompiledTrace:
         self.form = form
         self.why = why
         self.counter = [0]
+        self.recorded = 0
         self.stub: Callable[..., Any] | None = None
         self.over: tuple[Any, Callable[..., Any]] | None = None
         self._next: dict[Any, CompiledTrace] = {}

@@ -79,12 +79,16 @@ class Report:
         How often the function was run eagerly, without a program.
     obstacles
         The latest reasons for that, one for each signature.
+    sizes
+        For arguments that have had several sizes: which axes, and how many kernels the last size
+        needed that no other had.
     """
 
     name: str
     traces: tuple[Kept, ...]
     eager: int
     obstacles: tuple[str, ...]
+    sizes: tuple[str, ...] = ()
 
     @property
     def is_compiled(self) -> bool:
@@ -107,6 +111,7 @@ class Report:
             if kept.answers:
                 lines.append(f"   guards: {_short(kept.answers)}")
             lines += [f"   {why}" for why in kept.unrolled]
+        lines += self.sizes
         if self.eager:
             lines.append(f"run without a trace {_count(self.eager, 'time')}:")
             lines += [f"   {obstacle}" for obstacle in self.obstacles]
@@ -126,7 +131,35 @@ def report_of(name: str, entries: Iterable[Specialization]) -> Report:
         tuple(_kept(trace) for entry in entries for trace in entry.traces),
         sum(entry.eager for entry in entries),
         tuple(dict.fromkeys(entry.obstacle for entry in entries if entry.eager)),
+        _sizes(entries),
     )
+
+
+def _sizes(entries: Iterable[Specialization]) -> tuple[str, ...]:
+    """Return texts on the axes that have had several sizes."""
+    families: dict[Any, list[CompiledTrace]] = {}
+    for entry in entries:
+        families.setdefault(entry.family, []).extend(entry.traces[:1])
+    texts: list[str] = []
+    for traces in families.values():
+        shapes = [[v.kind.shape for v in trace.raw.inputs] for trace in traces]
+        if len({len(leaves) for leaves in shapes}) != 1:  # captured variables have become inputs
+            continue
+        found = [
+            f"axis {axis} of argument {number}: sizes {_short(seen)}"
+            for number, of_leaf in enumerate(zip(*shapes, strict=True), 1)
+            for axis, sizes in enumerate(zip(*of_leaf, strict=True))
+            if len(seen := tuple(dict.fromkeys(sizes))) > 1
+        ]
+        if found:
+            *others, last = (trace.code.sources for trace in traces)
+            new = len(last.difference(*others))
+            texts += found
+            texts.append(
+                f"these sizes share machine code: of {_count(len(last), 'kernel')} for the last "
+                f"one {new} had not been compiled for another"
+            )
+    return tuple(texts)
 
 
 def _costs(kept: Kept) -> str:

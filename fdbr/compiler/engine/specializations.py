@@ -1,6 +1,7 @@
 """The traces for arguments of one signature, and the choice among them."""
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ STORM = (
 )
 BRANCHES = f"it branches on so many values that a trace may not hold for long; {_INSTEAD}"
 _GUARDS = 32  # branches in a trace from which on one is expected to change, as in a loop on data
+_TRUSTED = 4  # replays of a trace after which it is expected to hold, however many guards it has
 _MANY = 8  # traces from which on the hit rate decides whether more are captured
 _MIN_HIT_RATE = 0.25  # share of calls that an existing trace must hold for
 _HIT_RATE_DECAY = 1 / 8  # weight of the newest call in the hit rate
@@ -54,6 +56,11 @@ class Specialization:
         How often the function was run without a trace.
     obstacle
         The latest reason for that.
+    family
+        The signature without the sizes of arrays; entries that share it differ by sizes only.
+    pays
+        Whether compiled code for other sizes of such arguments is in use, so that a trace goes
+        through the passes at once.
     errors
         Types and lines of the errors of traced runs that the function itself raises, too.
     heavy
@@ -91,12 +98,14 @@ class Specialization:
         "budget",
         "eager",
         "errors",
+        "family",
         "heavy",
         "inputs",
         "known",
         "moving",
         "name",
         "obstacle",
+        "pays",
         "references",
         "runs_traced",
         "told",
@@ -113,6 +122,8 @@ class Specialization:
         self.budget = Budget()
         self.eager = 0
         self.errors: set[tuple[Any, ...]] = set()
+        self.family: tuple[Any, ...] = ()
+        self.pays = False
         self.heavy: bool | None = None
         self.obstacle = ""
         self.used = 0
@@ -170,6 +181,12 @@ class Specialization:
         """The captured variables of the function, if it has been captured."""
         traces = self.traces
         return traces[0].captures if traces else None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether final code is in use that is not slower than the function itself."""
+        traces = self.traces
+        return bool(traces) and traces[0].code.is_best(self.budget.eager)
 
     def add(self, trace: CompiledTrace) -> None:
         """Put a trace first."""
@@ -248,7 +265,7 @@ class Specialization:
         if code.is_slower(budget.eager):
             if code.settled and budget.affords(_RETRY_COST * code.pace):  # its speed may change
                 return False
-        elif not budget.overdrawn or code.is_faster(budget.eager):
+        elif code.settled or not budget.overdrawn or code.is_faster(budget.eager):
             return False
         code.advance(budget)
         self.skip(BRANCHES if budget.doubtful else _SLOWER)
@@ -276,14 +293,26 @@ class Specialization:
             if traces:
                 capturing.saw(len(traces[0].raw.steps), took)
         budget.replayed(seconds)
+        if self.pays and traces:
+            traces[0].code.advance(budget)
 
     def replayed(self, trace: CompiledTrace, seconds: float) -> None:
         """Record how long a replay took."""
         code = trace.code
+        if trace.runs == _TRUSTED:  # its guards check labels, say, and no loop on data
+            self.budget.doubtful = False
         code.took(seconds)
+        trace.recorded += 1
         self.budget.replayed(seconds)
         if not code.settled:
             code.advance(self.budget)
+
+    def count_calls(self) -> None:
+        """Record the replays by call stubs, which take no time to do so themselves."""
+        for trace in self.traces:
+            if (runs := trace.runs - trace.recorded) > 0 and trace.code.pace < math.inf:
+                self.budget.replayed(trace.code.pace, runs)
+                trace.recorded = trace.runs
 
     def replay(
         self, leaves: Sequence[Any], bound: int, rehearses: bool = False

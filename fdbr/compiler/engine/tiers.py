@@ -246,6 +246,8 @@ class Code:
                 backend.prepare()
                 self.optimise()
                 budget.spend(time.perf_counter() - start)
+                if not self.settled:
+                    self._request_kernels(budget)
         elif not self.settled:
             self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
             self._request_kernels(budget)

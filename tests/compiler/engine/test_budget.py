@@ -413,3 +413,69 @@ def test_the_next_capture_is_thought_to_take_what_the_last_one_took(
     assert (
         spent + seconds > 2 * took
     )  # half of the time is paid at most: for this one, and for that
+
+
+def test_a_function_with_many_guards_that_hold_is_compiled_like_any_other(clock: Clock) -> None:
+    """The guards of a language model check labels at each step, and always hold."""
+    passes = clock.passes
+
+    def checked(x: Any) -> Any:
+        passes(0.05)
+        for i in range(40):
+            if np.sum(x) < -1.0:
+                raise ValueError("negative")
+            x = x * 0.5 + i
+        return x
+
+    jitted = fdbr.jit(checked)
+    for _ in range(40):
+        jitted(np.ones(3))
+    (entry,) = jitted._cache.specializations.values()
+    assert not entry.budget.doubtful
+    assert entry.traces[0].code.optimised
+
+
+def test_a_new_size_is_compiled_at_its_second_call_where_compiled_code_is_in_use(
+    clock: Clock,
+) -> None:
+    passes = clock.passes
+
+    def f(x: Any) -> Any:
+        passes(1e-2)
+        return np.tanh(x) * 2
+
+    def entry() -> Any:
+        return list(jitted._cache.specializations.values())[-1]
+
+    jitted, x = fdbr.jit(f), np.ones(8)
+    while not traces(jitted):
+        jitted(x)
+    entry().traces[0].code.finish()
+    for _ in range(200):  # the time that they save pays for traces of other sizes
+        jitted(x)
+    for number, size in enumerate((9, 10, 11), 1):
+        np.testing.assert_allclose(jitted(np.ones(size)), np.tanh(np.ones(size)) * 2)
+        assert traces(jitted) == number
+        np.testing.assert_allclose(jitted(np.ones(size)), np.tanh(np.ones(size)) * 2)
+        assert traces(jitted) == number + 1
+        assert entry().traces[0].code.optimised
+    for size in range(20, 40):  # sizes that occur once are not worth a trace
+        jitted(np.ones(size))
+    assert traces(jitted) == 4
+
+
+def test_a_new_size_is_paid_by_what_compiled_code_for_other_sizes_has_saved() -> None:
+    rich, poor, new = Budget(), Budget(), Budget()
+    for budget in (rich, poor, new):
+        budget.ran(1e-2)
+    rich.replayed(0.0, runs=100)
+    before = rich.balance
+    new.borrow(poor, steps=10)
+    assert not new.steps_to_capture()
+    new.borrow(rich, steps=10)
+    assert new.steps_to_capture()
+    assert new.affords(passing.of(10))
+    assert rich.balance < before
+    before = rich.balance
+    new.borrow(rich, steps=10)  # it has what it needs
+    assert rich.balance == before
