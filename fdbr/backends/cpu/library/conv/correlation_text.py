@@ -30,6 +30,7 @@ entry:
     for o in range(high):
         text += f"  %down{o} = mul i64 %out.step, {o}\n"
         text += f"  %out{o} = getelementptr {t.one}, ptr %out, i64 %down{o}\n"
+    text += f"  %whole = icmp sge i64 %left, {wide * t.lanes}\n"
     text += "  br i1 %first, label %begin, label %again\nbegin:\n"
     for o in range(high):
         text += f"  %b{o}.at = getelementptr {t.one}, ptr %bias, i64 {o}\n"
@@ -37,13 +38,19 @@ entry:
     text += "  br label %before\nagain:\n"
     for o, i in tiles:
         text += f"  %g{o}.{i}.at = getelementptr {t.one}, ptr %out{o}, i64 {i * t.lanes}\n"
+    text += "  br i1 %whole, label %again.whole, label %again.part\nagain.whole:\n"
+    for o, i in tiles:
+        text += f"  %h{o}.{i} = load {t.many}, ptr %g{o}.{i}.at, align {t.size}\n"
+    text += "  br label %before\nagain.part:\n"
+    for o, i in tiles:
         text += (
             f"  %g{o}.{i} = call {t.many} @llvm.masked.load.{t.suffix}.p0(ptr %g{o}.{i}.at, "
             f"i32 {t.size}, {t.flags} %mask{i}, {t.many} zeroinitializer)\n"
         )
     text += "  br label %before\nbefore:\n"
     for o, i in tiles:
-        text += f"  %s{o}.{i} = phi {t.many} [%b{o}, %begin], [%g{o}.{i}, %again]\n"
+        text += f"  %s{o}.{i} = phi {t.many} [%b{o}, %begin], [%h{o}.{i}, %again.whole], "
+        text += f"[%g{o}.{i}, %again.part]\n"
     text += "  br label %loop\nloop:\n  %k = phi i64 [0, %before], [%k.next, %loop]\n"
     text += "  %row = phi ptr [%block, %before], [%row.next, %loop]\n"
     for o, i in tiles:
@@ -73,6 +80,11 @@ after:
         text += f"{t.many} %u{o}.{i}\n"
         text += f"  %f{o}.{i} = select i1 %positive, {t.many} %cut{o}.{i}, {t.many} %u{o}.{i}\n"
         text += f"  %o{o}.{i} = getelementptr {t.one}, ptr %out{o}, i64 {i * t.lanes}\n"
+    text += "  br i1 %whole, label %all, label %part\nall:\n"
+    for o, i in tiles:
+        text += f"  store {t.many} %f{o}.{i}, ptr %o{o}.{i}, align {t.size}\n"
+    text += "  ret void\npart:\n"
+    for o, i in tiles:
         text += (
             f"  call void @llvm.masked.store.{t.suffix}.p0({t.many} %f{o}.{i}, ptr %o{o}.{i}, "
             f"i32 {t.size}, {t.flags} %mask{i})\n"

@@ -67,8 +67,41 @@ declare i64 @llvm.smin.i64(i64, i64)
 def _read(t: VectorTypes, stride: int) -> str:
     """Return code that reads elements from ``%at`` on, ``stride`` apart; a stride of 0 may be any.
 
-    Elements outside of the row are zeros.
+    Elements outside of the row are zeros.  Vectors that lie within the row are read without masks.
     """
+    if not stride:
+        return "  br label %read\nread:\n" + _masked(t, stride)
+    many = stride * t.lanes
+    code = f"""  %room = sub i64 %length, {many}
+  %after = icmp sge i64 %at, 0
+  %fits = icmp sle i64 %at, %room
+  %whole = and i1 %after, %fits
+  br i1 %whole, label %plain, label %edge
+plain:
+  %plain.at = getelementptr {t.one}, ptr %here, i64 %at
+"""
+    if stride == 1:
+        code += f"  %plain.value = load {t.many}, ptr %plain.at, align {t.size}\n"
+    else:
+        code += f"""  %plain.high.at = getelementptr {t.one}, ptr %plain.at, i64 {t.lanes}
+  %plain.low = load {t.many}, ptr %plain.at, align {t.size}
+  %plain.high = load {t.many}, ptr %plain.high.at, align {t.size}
+  %plain.value = shufflevector {t.many} %plain.low, {t.many} %plain.high, {_even(t)}
+"""
+    return f"""{code}  br label %read
+edge:
+{_masked(t, stride)}  br label %read
+read:
+  %value = phi {t.many} [%plain.value, %plain], [%edge.value, %edge]
+"""
+
+
+def _even(t: VectorTypes) -> str:
+    return f"<{t.lanes} x i32> <{', '.join(f'i32 {2 * k}' for k in range(t.lanes))}>"
+
+
+def _masked(t: VectorTypes, stride: int) -> str:
+    """Return code that reads a vector of which some elements may lie outside of the row."""
 
     def inside(name: str, lanes: str, start: str) -> str:
         return f"""{t.spread(f"{name}.start", start, "i64")}
@@ -84,13 +117,12 @@ def _read(t: VectorTypes, stride: int) -> str:
 """
 
     if stride == 1:
-        return load("value", "%at")
+        return load("edge.value", "%at")
     if stride == 2:
-        order = f"<{t.lanes} x i32> <{', '.join(f'i32 {2 * k}' for k in range(t.lanes))}>"
         return f"""{load("low", "%at")}
   %at.high = add i64 %at, {t.lanes}
 {load("high", "%at.high")}
-  %value = shufflevector {t.many} %low, {t.many} %high, {order}
+  %edge.value = shufflevector {t.many} %low, {t.many} %high, {_even(t)}
 """
     return f"""{inside("value", "%stepped", "%at")}
   %ps = getelementptr {t.one}, ptr %here, {t.whole} %value.index
@@ -154,7 +186,7 @@ something:
   %start = add i64 %column.far, %shift
   br label %vector
 vector:
-  %v = phi i64 [0, %something], [%v.next, %vector]
+  %v = phi i64 [0, %something], [%v.next, %read]
   %v.far = mul i64 %v, %stride
   %at = add i64 %start, %v.far
 {_read(t, stride)}
