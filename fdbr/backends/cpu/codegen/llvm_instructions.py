@@ -11,7 +11,7 @@ from fdbr.backends.cpu.codegen.held_memory import Held
 
 __all__ = ["Cell", "Instructions", "Module"]
 
-_IMPURE = frozenset({"load", "call", "phi", "atomicrmw"})
+_IMPURE = frozenset({"alloca", "load", "call", "phi", "atomicrmw"})
 
 
 class Module:

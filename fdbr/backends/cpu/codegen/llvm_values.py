@@ -1,7 +1,7 @@
 """Values of kernels in LLVM, and their types.
 
-Types are named as dtypes are: ``f4``, ``f8``, ``i4``, ``i8``, ``u1``, and ``b1`` for booleans.  A
-pointer's name is that of its element type with a star in front.
+Types are named as dtypes are: ``f4``, ``f8``, ``i4``, ``i8``, ``u1``, ``u2``, and ``b1`` for
+booleans.  A pointer's name is that of its element type with a star in front.
 """
 
 from typing import Any, NamedTuple
@@ -10,10 +10,11 @@ __all__ = [
     *("BITS", "BYTES", "AccessError", "Counts", "KernelError", "TYPES", "Value", "kind", "suffix")
 ]
 
-TYPES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "u1": "i8", "b1": "i1"}
+TYPES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "b1": "i1"}
+TYPES |= {"u1": "i8", "u2": "i16"}
 """The types of numbers, and what LLVM calls them."""
 
-BITS = {"b1": 1, "u1": 8, "i4": 32, "i8": 64, "f4": 32, "f8": 64}
+BITS = {"b1": 1, "u1": 8, "u2": 16, "i4": 32, "i8": 64, "f4": 32, "f8": 64}
 """How long they are in registers."""
 
 BYTES = {type: max(bits // 8, 1) for type, bits in BITS.items()}
@@ -96,12 +97,13 @@ class Value(NamedTuple):
     @property
     def typed(self) -> str:
         """Return the value with its type, in LLVM's syntax."""
-        return f"{'ptr' if self.is_pointer else kind(self.type, self.lanes)} {self.text}"
+        return f"{kind(self.type, self.lanes)} {self.text}"
 
 
 def kind(type: str, lanes: int = 1) -> str:
     """Return LLVM's name of a scalar type, or of a vector of it."""
-    return TYPES[type] if lanes == 1 else f"<{lanes} x {TYPES[type]}>"
+    one = "ptr" if type[0] == "*" else TYPES[type]
+    return one if lanes == 1 else f"<{lanes} x {one}>"
 
 
 def suffix(type: str, lanes: int) -> str:

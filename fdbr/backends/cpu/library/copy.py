@@ -1,12 +1,13 @@
 """Parallel copies of rows with gaps between them, and filling of arrays with one number."""
 
+import functools
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
+from fdbr.backends.cpu.codegen.kernel_builder import Kernel
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count
 from fdbr.backends.cpu.tuning import TUNING
@@ -15,36 +16,22 @@ __all__ = ["copied_into", "filled", "joined"]
 
 _FILL = 1 << 13  # bytes of the row that an array is filled with
 
-# The entries: target, source, the distances of rows in both, and the bytes of a row.  A single row
-# is divided among the threads.
-_TABLE = "to from to.step from.step bytes".split()
-_SOURCE = f"""
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
-{HEAD}{words(_TABLE, ("to", "from"))}
-  %one = icmp eq i64 %bytes, 0
-  br i1 %one, label %piece, label %next
-piece:
-  %to.piece = getelementptr i8, ptr %to, i64 %start
-  %from.piece = getelementptr i8, ptr %from, i64 %start
-  %size = sub i64 %stop, %start
-  call void @llvm.memcpy.p0.p0.i64(ptr %to.piece, ptr %from.piece, i64 %size, i1 false)
-  ret void
-next:
-  %r = phi i64 [%start, %entry], [%r.next, %row]
-  %more = icmp slt i64 %r, %stop
-  br i1 %more, label %row, label %end
-row:
-  %to.far = mul i64 %r, %to.step
-  %from.far = mul i64 %r, %from.step
-  %to.row = getelementptr i8, ptr %to, i64 %to.far
-  %from.row = getelementptr i8, ptr %from, i64 %from.far
-  call void @llvm.memcpy.p0.p0.i64(ptr %to.row, ptr %from.row, i64 %bytes, i1 false)
-  %r.next = add i64 %r, 1
-  br label %next
-end:
-  ret void
-}}
-"""
+
+@functools.cache
+def _kernel() -> str:
+    """Return the kernel that copies rows; a single row is divided among the threads.
+
+    Its table has the target, the source, the distances of rows in both, and the bytes of a row, or
+    0 for a single one.
+    """
+    kernel = Kernel(("to", "from", "to.step", "from.step", "bytes"), {"to": "u1", "from": "u1"})
+    to, source, to_step, from_step, size = kernel.word.values()
+    single = size.equals(0)
+    with kernel.when(single):
+        kernel.copy(to + kernel.start, source + kernel.start, kernel.stop - kernel.start)
+    with kernel.when(~single), kernel.each(kernel.start, kernel.stop) as row:
+        kernel.copy(to + row * to_step, source + row * from_step, size)
+    return kernel.text()
 
 
 def copied_into(out: Any, x: Any) -> None:
@@ -83,7 +70,7 @@ def _copy(out: Any, x: Any, rows: int, out_step: int, x_step: int, size: int) ->
     table = array("q", [*data, out_step, x_step, 0 if rows == 1 else size])
     number, grain = (size, 64) if rows == 1 else (rows, 1)
     parts = part_count(min(rows * size // TUNING.copy_share, number))
-    launch(address_of(_SOURCE), table.buffer_info()[0], number, grain, parts)
+    launch(address_of(_kernel()), table.buffer_info()[0], number, grain, parts)
 
 
 def _lines(out: Any, x: Any) -> tuple[int, int, int, int] | None:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.eager_kernels import expected
-from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
+from fdbr.backends.cpu.codegen.kernel_builder import Kernel, Number
+from fdbr.backends.cpu.codegen.llvm_values import BYTES
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count
 
@@ -20,66 +21,36 @@ __all__ = ["accumulated"]
 
 _CHAINS = 8  # chains side by side, to hide the latency of a multiplication
 _PART = 1 << 16  # bytes of a part: waking a thread takes as long as a smaller one
-_NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
-
-
-_STEPS = {"sum": ("fadd", "-0.0"), "prod": ("fmul", "1.0")}
-"""The instruction of each step, and its neutral element: adding 0.0 would change -0.0."""
+_CODES = {np.dtype(np.float32): "f4", np.dtype(np.float64): "f8"}
+_STEPS = {"sum": (Number.__add__, -0.0), "prod": (Number.__mul__, 1.0)}
+"""The operation of each step, and its neutral element: adding 0.0 would change -0.0."""
 
 
 @functools.cache
-def _source(name: str, kind: str) -> str:
+def _source(name: str, code: str) -> str:
     """Return a kernel; if fewer chains are left, the last one is computed repeatedly.
 
     Chain ``r`` begins at element ``r % inner`` of block ``r / inner``.
     """
     step, neutral = _STEPS[name]
-    every = range(_CHAINS)
-    chains = "".join(
-        f"""
-  %near{k} = add i64 %r, {k}
-  %inside{k} = icmp slt i64 %near{k}, %stop
-  %chain{k} = select i1 %inside{k}, i64 %near{k}, i64 %last
-  %block{k} = udiv i64 %chain{k}, %inner
-  %before{k} = mul i64 %block{k}, %inner
-  %rest{k} = sub i64 %chain{k}, %before{k}
-  %start{k} = mul i64 %block{k}, %size
-  %first{k} = add i64 %start{k}, %rest{k}
-  %x{k} = getelementptr {kind}, ptr %x, i64 %first{k}
-  %out{k} = getelementptr {kind}, ptr %out, i64 %first{k}"""
-        for k in every
-    )
-    totals = "".join(f"\n  %t{k} = phi {kind} [{neutral}, %row], [%u{k}, %column]" for k in every)
-    steps = "".join(
-        f"""
-  %from{k} = getelementptr {kind}, ptr %x{k}, i64 %c
-  %value{k} = load {kind}, ptr %from{k}
-  %u{k} = {step} {kind} %t{k}, %value{k}
-  %to{k} = getelementptr {kind}, ptr %out{k}, i64 %c
-  store {kind} %u{k}, ptr %to{k}"""
-        for k in every
-    )
-    return f"""{HEAD}{words(("x", "out", "size", "inner"), ("x", "out"))}
-  %last = sub i64 %stop, 1
-  br label %next
-next:
-  %r = phi i64 [%start, %entry], [%r.next, %done]
-  %more = icmp slt i64 %r, %stop
-  br i1 %more, label %row, label %end
-row:{chains}
-  br label %column
-column:
-  %c = phi i64 [0, %row], [%c.next, %column]{totals}{steps}
-  %c.next = add i64 %c, %inner
-  %again = icmp slt i64 %c.next, %size
-  br i1 %again, label %column, label %done
-done:
-  %r.next = add i64 %r, {_CHAINS}
-  br label %next
-end:
-  ret void
-}}
-"""
+    kernel = Kernel(("x", "out", "size", "inner"))
+    x, out, size, inner = kernel.word.values()
+    # The distance of both arrays, as pointers to each chain in both would not fit into registers.
+    itemsize, last, apart = BYTES[code], kernel.stop - 1, out - x
+    with kernel.each(kernel.start, kernel.stop, _CHAINS) as first:
+        chains = [kernel.apply("smin", first + k, last) for k in range(_CHAINS)]
+        begins = [x + (r // inner * size + r % inner) * itemsize for r in chains]
+
+        def column(at: Number, *totals: Number) -> list[Number]:
+            found = []
+            for total, begin in zip(totals, begins, strict=True):
+                found.append(step(total, kernel.load(kernel.pointer_to(begin + at, code))))
+                kernel.store(kernel.pointer_to(begin + (at + apart), code), found[-1])
+            return found
+
+        none = [kernel.constant(neutral, code)] * _CHAINS
+        kernel.repeat(0, size * itemsize, column, *none, step=inner * itemsize)
+    return kernel.text()
 
 
 def accumulated(name: str, x: Any, axis: int) -> Any:
@@ -91,14 +62,14 @@ def accumulated(name: str, x: Any, axis: int) -> Any:
     """
     n = x.shape[axis]
     chains = x.size // n if n else 0
-    if type(x) is not np.ndarray or x.dtype not in _NAMES or chains < _CHAINS or not expected():
+    if type(x) is not np.ndarray or x.dtype not in _CODES or chains < _CHAINS or not expected():
         return None
     x = np.ascontiguousarray(x)
     out = np.empty(x.shape, x.dtype)
     inner = math.prod(x.shape[axis + 1 :])
     table = array("q", [v.__array_interface__["data"][0] for v in (x, out)])
     table.extend((n * inner, inner))
-    kernel = address_of(_source(name, _NAMES[x.dtype]))
+    kernel = address_of(_source(name, _CODES[x.dtype]))
     parts = part_count(min(chains // _CHAINS, x.nbytes // _PART))
     launch(kernel, table.buffer_info()[0], chains, _CHAINS, parts)
     return out

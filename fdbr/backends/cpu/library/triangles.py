@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.eager_kernels import elementwise
-from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
+from fdbr.backends.cpu.codegen.kernel_builder import Kernel
 from fdbr.backends.cpu.codegen.math.arithmetic import where
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count
@@ -19,51 +19,32 @@ __all__ = ["triangle", "triangle_of"]
 
 _STRIP = 64  # rows of a strip
 
-# The entries: target, source, the distance of rows in the source, the bytes of a row and of an
-# element, the rows of a matrix, how many elements of its first row belong to the left part, and
-# whether the right part is copied.
-_TABLE = "to from step bytes size rows first right.copied".split()
-_SOURCE = f"""
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)
-declare i64 @llvm.smax.i64(i64, i64)
-declare i64 @llvm.smin.i64(i64, i64)
-{HEAD}{words(_TABLE, ("to", "from"))}
-  %upper = icmp ne i64 %right.copied, 0
-  br label %next
-next:
-  %r = phi i64 [%start, %entry], [%r.next, %done]
-  %more = icmp slt i64 %r, %stop
-  br i1 %more, label %row, label %end
-row:
-  %number = urem i64 %r, %rows
-  %place = add i64 %number, %first
-  %before = mul i64 %place, %size
-  %positive = call i64 @llvm.smax.i64(i64 %before, i64 0)
-  %left = call i64 @llvm.smin.i64(i64 %positive, i64 %bytes)
-  %right = sub i64 %bytes, %left
-  %to.far = mul i64 %r, %bytes
-  %to.left = getelementptr i8, ptr %to, i64 %to.far
-  %to.right = getelementptr i8, ptr %to.left, i64 %left
-  %from.far = mul i64 %r, %step
-  %from.left = getelementptr i8, ptr %from, i64 %from.far
-  %from.right = getelementptr i8, ptr %from.left, i64 %left
-  br i1 %upper, label %above, label %below
-above:
-  call void @llvm.memset.p0.i64(ptr %to.left, i8 0, i64 %left, i1 false)
-  call void @llvm.memcpy.p0.p0.i64(ptr %to.right, ptr %from.right, i64 %right, i1 false)
-  br label %done
-below:
-  call void @llvm.memcpy.p0.p0.i64(ptr %to.left, ptr %from.left, i64 %left, i1 false)
-  call void @llvm.memset.p0.i64(ptr %to.right, i8 0, i64 %right, i1 false)
-  br label %done
-done:
-  %r.next = add i64 %r, 1
-  br label %next
-end:
-  ret void
-}}
-"""
+_TABLE = ("to", "from", "step", "bytes", "size", "rows", "first", "upper")
+
+
+@functools.cache
+def _kernel() -> str:
+    """Return the kernel of triangles.
+
+    Its table has the target, the source, the distance of rows in the source, the bytes of a row and
+    of an element, the rows of a matrix, how many elements of its first row belong to the left part,
+    and whether the right part is copied.
+    """
+    kernel = Kernel(_TABLE, {"to": "u1", "from": "u1"})
+    to, source, step, count, size, rows, first, upper = kernel.word.values()
+    is_upper = upper.differs(0)
+    with kernel.each(kernel.start, kernel.stop) as row:
+        left = kernel.apply("smax", (row % rows + first) * size, kernel.index(0))
+        left = kernel.apply("smin", left, count)
+        right, to_left, from_left = count - left, to + row * count, source + row * step
+        to_right, from_right = to_left + left, from_left + left
+        with kernel.when(is_upper):
+            kernel.clear(to_left, left)
+            kernel.copy(to_right, from_right, right)
+        with kernel.when(~is_upper):
+            kernel.copy(to_left, from_left, left)
+            kernel.clear(to_right, right)
+    return kernel.text()
 
 
 @implement(_triangle.primitive, np)
@@ -121,7 +102,7 @@ def triangle(x: Any, k: int, upper: bool) -> Any:
     table = array("q", [*data, step, columns * size, size, rows, first, upper])
     count = x.size // columns
     parts = part_count(min(x.nbytes // TUNING.copy_share, count))
-    launch(address_of(_SOURCE), table.buffer_info()[0], count, 1, parts)
+    launch(address_of(_kernel()), table.buffer_info()[0], count, 1, parts)
     return out
 
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.backends.cpu.codegen.eager_kernels import expected
-from fdbr.backends.cpu.library.conv.correlation_text import turning
+from fdbr.backends.cpu.codegen.node_values import code_of
+from fdbr.backends.cpu.library.conv.correlation_kernels import packing_weights
 from fdbr.backends.cpu.library.conv.plans import Axes, Axis, Problem, inner_plan, plan
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, thread_count
@@ -270,6 +271,6 @@ def _turned(weights: _Rows, high: int, groups: int, outputs: int, dtype: Any) ->
     table = array("q", (weights.address, weights.taps.ctypes.data, out.ctypes.data))
     table.extend((weights.step, weights.group, outputs, tiles, taps))
     parts = min(groups * tiles, thread_count()) if out.size >= TUNING.conv_weights else 1
-    kernel = address_of(turning(dtype.itemsize, high))
+    kernel = address_of(packing_weights(code_of(dtype), high))
     launch(kernel, table.buffer_info()[0], groups * tiles, 1, parts)
     return out

@@ -1,15 +1,17 @@
-"""LLVM code that packs windows in the cache, the first part of correlations.
+"""Kernels that pack windows in the cache, the first part of correlations.
 
 A *tap* is a channel and a kernel position; its row has the element of every window of a block.
 Distances are in elements unless stated otherwise.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from fdbr.backends.cpu.codegen.llvm_prelude import words
-from fdbr.backends.cpu.codegen.vector_types import VectorTypes
+from fdbr.backends.cpu.codegen.kernel_builder import Function, Kernel, Number
+from fdbr.backends.cpu.codegen.llvm_prelude import HEAD
+from fdbr.backends.cpu.codegen.llvm_text import Module
 
-__all__ = ["FIELDS", "KEPT", "UNIT", "begun", "heights", "packing"]
+__all__ = ["FIELDS", "Packing", "heights"]
 
 FIELDS = (
     *("counter", "units", "x", "weight", "out", "bias", "places", "scratch", "space"),
@@ -30,191 +32,125 @@ it; the number of shares of the outputs, and the outputs in each; and whether ne
 replaced by zero.
 """
 
-_ADDRESSES = ("x", "weight", "out", "bias", "places")
-KEPT = "length stride apart before channel rows columns leads wide pitch".split()
 
+class Packing(Kernel):
+    """A kernel under construction that packs blocks of windows, and then computes with them.
 
-def begun(unused: Iterable[str], before: str = "") -> str:
-    """Return the beginning of a kernel, which takes units of work as long as there are any.
+    Threads take units of work as long as there are any.
 
-    Entries that are ``unused`` are not loaded; ``before`` is code before the first unit.
+    Parameters
+    ----------
+    code, lanes
+        The type of numbers, and the numbers of a vector.
+    stride
+        The distance of windows along the last axis if that is 1 or 2, and else 0.
     """
-    kept = {*KEPT} - {"rows", "columns", "leads", "wide", "pitch"}
-    names = {*FIELDS} - {"counter", "places", *kept, *unused}
-    return f"""
-define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %part) {{
-entry:
-{words(FIELDS, _ADDRESSES, sorted(names))}
-  %mine = mul i64 %part, %space
-  %own = add i64 %scratch, %mine
-  %memory = inttoptr i64 %own to ptr
-  %all.rows = mul i64 %channels, %leads
-  %all = mul i64 %all.rows, %wide
-  %windows = mul i64 %rows, %columns
-{before}  br label %unit
-unit:
-  %u = atomicrmw add ptr %table, i64 1 monotonic, align 8
-  %some = icmp slt i64 %u, %units
-  br i1 %some, label %work, label %end
-"""
+
+    def __init__(self, code: str, lanes: int, stride: int) -> None:
+        self.code, self.width = code, lanes
+        numbers = dict.fromkeys(("x", "weight", "out", "bias", "scratch"), code)
+        pointers = {"counter": "i8", "places": "i8", **numbers}
+        super().__init__(FIELDS, {name: pointers[name] for name in FIELDS if name in pointers})
+        self._pack = _packing(self.module, code, lanes, stride, pointers)
+        word = self.word
+        self.taps = word["channels"] * word["leads"] * word["wide"]
+        self.windows = word["rows"] * word["columns"]
+        self.memory = word["scratch"].by(self.register("%part") * word["space"])
+
+    def function(self, name: str, parameters: Mapping[str, str]) -> Function:
+        """Return a function of the kernel's module, under construction."""
+        return Function(self.module, name, parameters)
+
+    @contextmanager
+    def units(self) -> Iterator[Number]:
+        """Emit a loop over the units that no other thread has taken."""
+        begin, body, after = self.label(), self.label(), self.label()
+        self.jump(begin)
+        self.begin(begin)
+        unit = self.register(self.add("atomicrmw add ptr %table, i64 1 monotonic, align 8"))
+        self.branch((unit < self.word["units"]).value.text, body, after)
+        self.begin(body)
+        yield unit
+        self.jump(begin)
+        self.begin(after)
+
+    def pack(self, x: Number, first: Number, stop: Number, begin: Number, count: Number) -> None:
+        """Emit the packing of some taps of a block of windows."""
+        table = self.register("%table", "*i8")
+        self.call_function(self._pack, table, x, first, stop, begin, count, self.memory)
+
+    def whole(self) -> str:
+        """Return the module; units are counted in the table, which threads share."""
+        return self.text(HEAD.replace(" noalias", ""))
 
 
-UNIT = """
-declare i64 @llvm.smin.i64(i64, i64)
-"""
-
-
-def _read(t: VectorTypes, stride: int) -> str:
-    """Return code that reads elements from ``%at`` on, ``stride`` apart; a stride of 0 may be any.
-
-    Elements outside of the row are zeros.  Vectors that lie within the row are read without masks.
-    """
-    if not stride:
-        return "  br label %read\nread:\n" + _masked(t, stride)
-    many = stride * t.lanes
-    code = f"""  %room = sub i64 %length, {many}
-  %after = icmp sge i64 %at, 0
-  %fits = icmp sle i64 %at, %room
-  %whole = and i1 %after, %fits
-  br i1 %whole, label %plain, label %edge
-plain:
-  %plain.at = getelementptr {t.one}, ptr %here, i64 %at
-"""
-    if stride == 1:
-        code += f"  %plain.value = load {t.many}, ptr %plain.at, align {t.size}\n"
-    else:
-        code += f"""  %plain.high.at = getelementptr {t.one}, ptr %plain.at, i64 {t.lanes}
-  %plain.low = load {t.many}, ptr %plain.at, align {t.size}
-  %plain.high = load {t.many}, ptr %plain.high.at, align {t.size}
-  %plain.value = shufflevector {t.many} %plain.low, {t.many} %plain.high, {_even(t)}
-"""
-    return f"""{code}  br label %read
-edge:
-{_masked(t, stride)}  br label %read
-read:
-  %value = phi {t.many} [%plain.value, %plain], [%edge.value, %edge]
-"""
-
-
-def _even(t: VectorTypes) -> str:
-    return f"<{t.lanes} x i32> <{', '.join(f'i32 {2 * k}' for k in range(t.lanes))}>"
-
-
-def _masked(t: VectorTypes, stride: int) -> str:
-    """Return code that reads a vector of which some elements may lie outside of the row."""
-
-    def inside(name: str, lanes: str, start: str) -> str:
-        return f"""{t.spread(f"{name}.start", start, "i64")}
-  %{name}.index = add {t.whole} {lanes}, %{name}.start
-  %{name}.mask = icmp ult {t.whole} %{name}.index, %long
-"""
-
-    def load(name: str, start: str) -> str:
-        return f"""{inside(name, t.lane, start)}
-  %{name}.at = getelementptr {t.one}, ptr %here, i64 {start}
-  %{name} = call {t.many} @llvm.masked.load.{t.suffix}.p0(ptr %{name}.at, i32 {t.size},
-    {t.flags} %{name}.mask, {t.many} zeroinitializer)
-"""
-
-    if stride == 1:
-        return load("edge.value", "%at")
-    if stride == 2:
-        return f"""{load("low", "%at")}
-  %at.high = add i64 %at, {t.lanes}
-{load("high", "%at.high")}
-  %edge.value = shufflevector {t.many} %low, {t.many} %high, {_even(t)}
-"""
-    return f"""{inside("value", "%stepped", "%at")}
-  %ps = getelementptr {t.one}, ptr %here, {t.whole} %value.index
-  %value = call {t.many} @llvm.masked.gather.{t.suffix}.v{t.lanes}p0(<{t.lanes} x ptr> %ps,
-    i32 {t.size}, {t.flags} %value.mask, {t.many} zeroinitializer)
-"""
-
-
-def packing(t: VectorTypes, stride: int) -> str:
+def _packing(
+    module: Module, code: str, lanes: int, stride: int, pointers: Mapping[str, str]
+) -> Function:
     """Return the function that packs the elements of windows, with zeros for the padding.
 
     Vectors may be written beyond the end of a row: the next row is written later, and there is
     space behind the last one.
     """
-    return f"""
-define internal void @pack(ptr %table, ptr %x, i64 %first, i64 %last, i64 %begin, i64 %count,
-                           ptr %block) {{
-entry:
-{words(FIELDS, _ADDRESSES, [*KEPT, "places"])}
-{t.spread("long", "%length", "i64")}{t.spread("steps", "%stride", "i64")}
-  %stepped = mul {t.whole} {t.lane}, %steps
-  %row.first = udiv i64 %begin, %columns
-  %column.first = urem i64 %begin, %columns
-  br label %tap
-tap:
-  %k = phi i64 [%first, %entry], [%k.next, %tap.end]
-  %to = phi ptr [%block, %entry], [%to.next, %tap.end]
-  %along = urem i64 %k, %wide
-  %k.rest = udiv i64 %k, %wide
-  %lead = urem i64 %k.rest, %leads
-  %c = udiv i64 %k.rest, %leads
-  %away = mul i64 %along, %apart
-  %shift = sub i64 %away, %before
-  %c.far = mul i64 %c, %channel
-  %of.c = getelementptr {t.one}, ptr %x, i64 %c.far
-  %lead.far = mul i64 %lead, %rows
-  %of.lead = getelementptr i64, ptr %places, i64 %lead.far
-  br label %row
-row:
-  %r = phi i64 [%row.first, %tap], [%r.next, %row.end]
-  %column = phi i64 [%column.first, %tap], [0, %row.end]
-  %done = phi i64 [0, %tap], [%done.next, %row.end]
-  %in.row = sub i64 %columns, %column
-  %left = sub i64 %count, %done
-  %many = call i64 @llvm.smin.i64(i64 %in.row, i64 %left)
-  %place.at = getelementptr i64, ptr %of.lead, i64 %r
-  %place = load i64, ptr %place.at
-  %there = getelementptr {t.one}, ptr %to, i64 %done
-  %outside = icmp slt i64 %place, 0
-  br i1 %outside, label %nothing, label %something
-nothing:
-  %z = phi i64 [0, %row], [%z.next, %nothing]
-  %z.at = getelementptr {t.one}, ptr %there, i64 %z
-  store {t.many} zeroinitializer, ptr %z.at, align {t.size}
-  %z.next = add i64 %z, {t.lanes}
-  %z.more = icmp slt i64 %z.next, %many
-  br i1 %z.more, label %nothing, label %row.end
-something:
-  %here = getelementptr {t.one}, ptr %of.c, i64 %place
-  %column.far = mul i64 %column, %stride
-  %start = add i64 %column.far, %shift
-  br label %vector
-vector:
-  %v = phi i64 [0, %something], [%v.next, %read]
-  %v.far = mul i64 %v, %stride
-  %at = add i64 %start, %v.far
-{_read(t, stride)}
-  %v.at = getelementptr {t.one}, ptr %there, i64 %v
-  store {t.many} %value, ptr %v.at, align {t.size}
-  %v.next = add i64 %v, {t.lanes}
-  %v.more = icmp slt i64 %v.next, %many
-  br i1 %v.more, label %vector, label %row.end
-row.end:
-  %done.next = add i64 %done, %many
-  %r.next = add i64 %r, 1
-  %row.more = icmp slt i64 %done.next, %count
-  br i1 %row.more, label %row, label %tap.end
-tap.end:
-  %end.at = getelementptr {t.one}, ptr %to, i64 %count
-  store {t.many} zeroinitializer, ptr %end.at, align {t.size}
-  %to.next = getelementptr {t.one}, ptr %to, i64 %pitch
-  %k.next = add i64 %k, 1
-  %tap.more = icmp slt i64 %k.next, %last
-  br i1 %tap.more, label %tap, label %end
-end:
-  ret void
-}}
-"""
+    numbers = dict.fromkeys(("first", "last", "begin", "count"), "i8")
+    kernel = Function(
+        module, "pack", {"table": "*i8", "x": f"*{code}", **numbers, "block": f"*{code}"}
+    )
+    _, x, first, last, begin, count, block = kernel.parameters
+    kernel.load_table(FIELDS, pointers, "in.table")
+    word, zero = kernel.word, kernel.constant(0, code, lanes)
+    columns, step, wide, leads = (word[name] for name in ("columns", "stride", "wide", "leads"))
+
+    def elements(here: Number, at: Number) -> Number:
+        """Emit the elements from one on, with zeros outside of the row.
+
+        Vectors that lie within the row are read without masks, which cost more than loads.
+        """
+        long = word["length"].spread(lanes)
+        if not stride:
+            index = kernel.count_up(lanes) * step.spread(lanes) + at.spread(lanes)
+            return kernel.load(here + index, mask=index.within(long))
+        whole = (at >= 0) & (at + stride * lanes <= word["length"])
+        edge = kernel.computed_if(~whole, lambda: adjacent(here, at, long), zero)
+        return kernel.computed_if(whole, lambda: adjacent(here, at), edge)
+
+    def adjacent(here: Number, at: Number, long: Number | None = None) -> Number:
+        """Emit the elements from one on that are ``stride`` apart, masked by a row's length."""
+
+        def read(start: Number) -> Number:
+            inside = long and (kernel.count_up(lanes) + start.spread(lanes)).within(long)
+            return kernel.load(here + start, lanes, inside)
+
+        if stride == 1:
+            return read(at)
+        return kernel.shuffled(read(at), read(at + lanes), [2 * k for k in range(lanes)])
+
+    first_row, first_column = begin // columns, begin % columns
+    last_row = (begin + count - 1) // columns
+    with kernel.each(first, last) as k:
+        to = block + (k - first) * word["pitch"]
+        shift = k % wide * word["apart"] - word["before"]
+        of_channel = x + k // wide // leads * word["channel"]
+        of_lead = word["places"] + k // wide % leads * word["rows"]
+
+        def row(r: Number, column: Number, done: Number) -> tuple[Number, Number]:
+            many = kernel.apply("smin", columns - column, count - done)
+            begin, there = kernel.load(of_lead + r), to + done
+            outside = begin < 0
+            with kernel.when(outside), kernel.each(0, many, lanes) as v:
+                kernel.store(there + v, zero)
+            with kernel.when(~outside):
+                here, start = of_channel + begin, column * step + shift
+                with kernel.each(0, many, lanes) as v:
+                    kernel.store(there + v, elements(here, start + v * step))
+            return kernel.index(0), done + many
+
+        kernel.repeat(first_row, last_row + 1, row, first_column, kernel.index(0))
+        kernel.store(to + count, zero)
+    kernel.end()
+    return kernel
 
 
-def heights(high: int, rest: int) -> Iterator[int]:
-    """Yield the heights of tiles that a kernel needs."""
-    yield high
-    if rest and rest != high:
-        yield rest
+def heights(high: int, rest: int) -> list[int]:
+    """Return the heights of tiles that a kernel needs."""
+    return [high, rest] if rest and rest != high else [high]

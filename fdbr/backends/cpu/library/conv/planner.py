@@ -38,8 +38,8 @@ from fdbr.backends.cpu.library.conv.program_primitives import (
     last,
     to_last,
 )
+from fdbr.backends.cpu.library.conv.window_kernels import windows_of
 from fdbr.backends.cpu.library.conv.windows import by_position, over_windows
-from fdbr.backends.cpu.library.conv.windows_text import windows_of
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op
 from fdbr.core.primitive import implement

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.backends.cpu.library.conv.correlation_text import correlating
-from fdbr.backends.cpu.library.conv.inner_text import inner
+from fdbr.backends.cpu.codegen.node_values import code_of
+from fdbr.backends.cpu.library.conv.correlation_kernels import correlating
+from fdbr.backends.cpu.library.conv.inner_kernels import inner
 from fdbr.backends.cpu.library.conv.packing import FIELDS
 from fdbr.backends.cpu.runtime.machine import address_of, vector_bytes
 from fdbr.backends.cpu.runtime.pool import launch, thread_count
@@ -184,7 +185,9 @@ def plan(problem: Problem) -> tuple[CorrelationPlan, int]:
         "units": number * blocks * parts,
         "out.step": windows,
     }
-    source = correlating(size, lanes, high, outputs % high, wide, _near(entries["stride"]))
+    source = correlating(
+        code_of(problem.dtype), lanes, high, outputs % high, wide, _near(entries["stride"])
+    )
     work = number * outputs * windows * taps
     return CorrelationPlan(address_of(source), places, entries, work), high
 
@@ -228,6 +231,8 @@ def inner_plan(problem: Problem) -> CorrelationPlan:
         "weight.step": windows,
         "weight.group": outputs * windows,
     }
-    source = inner(size, lanes, high, outputs % high, wide, _near(entries["stride"]))
+    source = inner(
+        code_of(problem.dtype), lanes, high, outputs % high, wide, _near(entries["stride"])
+    )
     work = entries["examples"] * problem.groups * outputs * windows * taps
     return CorrelationPlan(address_of(source), places, entries, work)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.eager_kernels import Plan, expected, key_of, planned
-from fdbr.backends.cpu.library.conv.windows_text import Windows, correlated, summed
+from fdbr.backends.cpu.library.conv.window_kernels import Windows, correlated, summed
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS, InexpressibleError

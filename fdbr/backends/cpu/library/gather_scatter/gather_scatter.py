@@ -13,30 +13,26 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.gather_scatter.gather_scatter_text import (
-    TABLE,
-    gathering,
-    scattering,
-)
+from fdbr.backends.cpu.library.gather_scatter.lines import TABLE, gathering, scattering
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch, part_count, thread_count
 from fdbr.backends.cpu.tuning import TUNING
 
 __all__ = ["ADDED", "gathered", "moves", "scattered"]
 
-_WORDS = {np.dtype(np.int64): "i64", np.dtype(np.int32): "i32"}
+_WORDS = {np.dtype(np.int64): "i8", np.dtype(np.int32): "i4"}
 ADDED = {
     np.dtype(kind): name
     for kind, name in {
-        np.float32: "float",
-        np.float64: "double",
-        np.int32: "i32",
-        np.int64: "i64",
-        np.uint32: "i32",
-        np.uint64: "i64",
+        np.float32: "f4",
+        np.float64: "f8",
+        np.int32: "i4",
+        np.int64: "i8",
+        np.uint32: "i4",
+        np.uint64: "i8",
     }.items()
 }
-"""The dtypes that can be added, with LLVM's names."""
+"""The dtypes that can be added, with their names in kernels."""
 
 _SINGLE = frozenset({1, 2, 4, 8, 16})  # sizes in bytes that one instruction moves
 _GRAIN = 1 << 10  # elements of which each part has a multiple

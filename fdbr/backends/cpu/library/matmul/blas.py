@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from fdbr.backends.cpu.codegen.formulas import CODES
+from fdbr.backends.cpu.codegen.kernel_builder import Kernel, Number
 from fdbr.backends.cpu.codegen.language import HEAD
 from fdbr.backends.cpu.exec.native_copies import ordered_look
 from fdbr.backends.cpu.exec.sequence import Call, Slot
@@ -23,24 +24,6 @@ __all__ = ["has_blas", "is_blas_product", "product_call"]
 _PRODUCTS = op.PRODUCTS - {op.AFFINE}
 _ROWS, _PLAIN, _TURNED = 101, 111, 112  # the constants of CBLAS
 _NAMES = (("scipy_cblas_{}64_", "i64"), ("cblas_{}64_", "i64"), ("cblas_{}", "i32"))
-
-# The table: both operands, the result, and numbers: the address of the BLAS function, its integer
-# arguments, and the distances between consecutive matrices in bytes.
-_HEAD = f"""
-define internal i64 @number(ptr %numbers, i64 %i) alwaysinline {{
-  %at = getelementptr i64, ptr %numbers, i64 %i
-  %value = load i64, ptr %at
-  ret i64 %value
-}}
-
-define internal ptr @elements(ptr %table, i64 %i) alwaysinline {{
-  %at = getelementptr ptr, ptr %table, i64 %i
-  %object = load ptr, ptr %at
-  %data.at = getelementptr i8, ptr %object, i64 {HEAD}
-  %data = load ptr, ptr %data.at
-  ret ptr %data
-}}
-"""
 
 
 @functools.cache
@@ -66,41 +49,29 @@ def has_blas() -> bool:
 @functools.cache
 def _machine_code(name: str, integer: str) -> int:
     """Return a kernel that calls a BLAS function for one pair of matrices after the other."""
-    real, one, zero = ("float", "1.0", "0.0") if name[0] == "s" else ("double", "1.0", "0.0")
-    numbers = 8 if name.endswith("gemm") else 6
-    lines = [_HEAD, "define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %thread) {"]
-    lines += ["entry:", "  %p = call ptr @elements(ptr %table, i64 3)"]
-    lines += [f"  %{x} = call ptr @elements(ptr %table, i64 {i})" for i, x in enumerate("abc")]
-    lines += ["  %f = load ptr, ptr %p"]
-    for i in range(1, numbers + 4):
-        lines.append(f"  %l{i} = call i64 @number(ptr %p, i64 {i})")
-        short = "i32" if (name.endswith("gemm") and i < 3) or i < 2 else integer
-        fast = short == "i64" or i > numbers
-        lines.append(f"  %n{i} = add i64 %l{i}, 0" if fast else f"  %n{i} = trunc i64 %l{i} to i32")
-    lines += [
-        "  br label %next",
-        "next:",
-        "  %r = phi i64 [%start, %entry], [%r1, %one]",
-        "  %more = icmp slt i64 %r, %stop",
-        "  br i1 %more, label %one, label %end",
-        "one:",
-    ]
-    for i, x in enumerate("abc"):
-        lines += [
-            f"  %{x}.step = mul i64 %r, %n{numbers + 1 + i}",
-            f"  %{x}.r = getelementptr i8, ptr %{x}, i64 %{x}.step",
-        ]
-    head = f"i32 {_ROWS}, i32 %n1, "
-    if name.endswith("gemm"):
-        given = f"{head}i32 %n2, {integer} %n3, {integer} %n4, {integer} %n5, {real} {one}, "
-        given += f"ptr %a.r, {integer} %n6, ptr %b.r, {integer} %n7, {real} {zero}, ptr %c.r, "
-        given += f"{integer} %n8"
-    else:
-        given = f"{head}{integer} %n2, {integer} %n3, {real} {one}, ptr %a.r, {integer} %n4, "
-        given += f"ptr %b.r, {integer} %n5, {real} {zero}, ptr %c.r, {integer} %n6"
-    lines += [f"  call void %f({given})", "  %r1 = add i64 %r, 1", "  br label %next"]
-    lines += ["end:", "  ret void", "}"]
-    return address_of("\n".join(lines))
+    # The table: both operands, the result, and numbers: the address of the BLAS function, its
+    # integer arguments, and the distances between consecutive matrices in bytes.
+    code, wide = f"f{4 if name[0] == 's' else 8}", "i8" if integer == "i64" else "i4"
+    is_gemm = name.endswith("gemm")
+    orders, sizes = (2, 6) if is_gemm else (1, 5)
+    kernel = Kernel()
+    table = kernel.register("%table", "*i8")
+
+    def elements(i: int, type: str) -> Number:
+        data = kernel.pointer_to(kernel.load(table + i) + HEAD, "i8")
+        return kernel.pointer_to(kernel.load(data), type)
+
+    operands, numbers = [elements(i, code) for i in range(3)], elements(3, "i8")
+    first, *words = [kernel.load(numbers + i) for i in range(1 + orders + sizes + 3)]
+    ways = [kernel.constant(_ROWS, "i4"), *[word.to("i4") for word in words[:orders]]]
+    given, steps = [word.to(wide) for word in words[orders:-3]], words[-3:]
+    *extents, of_a, of_b, of_c = given
+    one, zero = kernel.constant(1, code), kernel.constant(0, code)
+    with kernel.each(kernel.start, kernel.stop) as i:
+        a, b, c = [x.by(i * step) for x, step in zip(operands, steps, strict=True)]
+        function = kernel.pointer_to(first, "u1")
+        kernel.call_address(function, *ways, *extents, one, a, of_a, b, of_b, zero, c, of_c)
+    return address_of(kernel.text())
 
 
 def is_blas_product(step: Instruction) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.conv.windows_text import windows_of
+from fdbr.backends.cpu.library.conv.window_kernels import windows_of
 from fdbr.backends.cpu.library.pool import pooling
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import Primitive, implement, registry

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.eager_kernels import Plan, key_of, planned
-from fdbr.backends.cpu.library.conv.windows_text import Windows
-from fdbr.backends.cpu.library.pool import pooling_text
+from fdbr.backends.cpu.library.conv.window_kernels import Windows
+from fdbr.backends.cpu.library.pool import pooling_kernels
 from fdbr.backends.cpu.runtime.machine import address_of, vector_bytes
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS, InexpressibleError
@@ -62,7 +62,12 @@ def _reading(which: bool, windows: Windows, counts: tuple[int, ...], x: Any, dty
     if room > _WIDEST:
         raise InexpressibleError("rows that are too long")
     plan = _plan(
-        pooling_text.largest(x.dtype, windows, lanes, which), x.shape, size, counts, counts, dtype
+        pooling_kernels.largest(x.dtype, windows, lanes, which),
+        x.shape,
+        size,
+        counts,
+        counts,
+        dtype,
     )
     plan.lengths = (*plan.lengths, room)
     return plan
@@ -74,14 +79,14 @@ def to_winners(x: Any, numbers: Any, windows: Windows, size: tuple[int, ...], ap
     Elements at one position are added.  With ``apart`` there is at most one for each.
     """
     return _moved(
-        x, numbers, windows, size, "to", lambda: pooling_text.to_winners(x.dtype, windows, apart)
+        x, numbers, windows, size, "to", lambda: pooling_kernels.to_winners(x.dtype, windows, apart)
     )
 
 
 def at_winners(x: Any, numbers: Any, windows: Windows, size: tuple[int, ...]) -> Any:
     """Return the element of ``x`` at the numbered position of each window; 0 if it is outside."""
     return _moved(
-        x, numbers, windows, size, "at", lambda: pooling_text.at_winners(x.dtype, windows)
+        x, numbers, windows, size, "at", lambda: pooling_kernels.at_winners(x.dtype, windows)
     )
 
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from fdbr.backends.cpu.codegen.kernel_builder import Number
 from fdbr.backends.cpu.library.small_linalg.batched_lu import NUMBERS, read
 from fdbr.backends.cpu.library.small_linalg.lanes import Lanes, Tile
-from fdbr.backends.cpu.library.small_linalg.values import Value
 
 __all__ = ["REFLECTION_NUMBERS", "reflections", "roots", "substitutions"]
 
@@ -14,44 +14,34 @@ REFLECTION_NUMBERS = ("m", "n", "least", "q")
 def roots(dtype: Any, count: int) -> str:
     """Return a kernel for Cholesky factors, which reads lower triangles: ``a``, ``out``."""
     lanes = Lanes(dtype, count, NUMBERS, ("a", "out"))
-    n = lanes.number["n"]
+    n = lanes.word["n"]
     a = lanes.tile(n, n)
 
-    def column(c: Value, definite: Value) -> Value:
-        def known(i: Value) -> Value:
-            def less(j: Value, total: Value) -> Value:
+    def column(c: Number, definite: Number) -> Number:
+        def known(i: Number) -> Number:
+            def less(j: Number, total: Number) -> Number:
                 return lanes.fused(-a[i, j], a[c, j], total)
 
-            return lanes.loop(0, c, less, a[i, c])[0]
+            return lanes.repeat(0, c, less, a[i, c])[0]
 
         square = known(c)
-        root = lanes.call("sqrt", square)
+        root = lanes.apply("sqrt", square)
         a[c, c] = root
         inverse = 1 / root
-
-        def row(i: Value) -> None:
+        with lanes.each(c + 1, n) as i:
             a[i, c] = known(i) * inverse
-
-        lanes.loop(c + 1, n, row)
         return definite & ((square > 0) | square.differs(square))  # NaN is not a failure
 
     def body() -> None:
         read(lanes, "a", a, lower=True)
-        (definite,) = lanes.loop(0, n, column, lanes.truth(True))
-        lanes.fail(definite ^ True)
-
-        def row(i: Value) -> None:
-            def below(j: Value) -> None:
-                lanes.store("out", i, j, lanes.choose(definite, a[i, j], float("nan")))
-
-            def above(j: Value) -> None:
-                nothing = lanes.choose(definite, lanes.constant(0), float("nan"))
-                lanes.store("out", i, j, nothing)
-
-            lanes.loop(0, i + 1, below)
-            lanes.loop(i + 1, n, above)
-
-        lanes.loop(0, n, row)
+        (definite,) = lanes.repeat(0, n, column, lanes.truths(True))
+        lanes.require(definite)
+        nan = float("nan")
+        with lanes.each(0, n) as i:
+            with lanes.each(0, i + 1) as j:
+                lanes.set("out", i, j, lanes.choose(definite, a[i, j], nan))
+            with lanes.each(i + 1, n) as j:
+                lanes.set("out", i, j, lanes.choose(definite, lanes.fill(0), nan))
 
     return lanes.source(body)
 
@@ -63,34 +53,26 @@ def substitutions(dtype: Any, count: int) -> str:
     ones.
     """
     lanes = Lanes(dtype, count, (*NUMBERS, "unit"), ("a", "b", "out"))
-    n, k, unit = (lanes.number[name] for name in (*NUMBERS, "unit"))
+    n, k, unit = (lanes.word[name] for name in (*NUMBERS, "unit"))
     a, b = lanes.tile(n, n), lanes.tile(n, k)
 
-    def row(i: Value, regular: Value) -> Value:
-        pivot = lanes.choose(lanes.every(unit.differs(0)), lanes.constant(1), a[i, i])
+    def row(i: Number, regular: Number) -> Number:
+        pivot = lanes.choose(lanes.every(unit.differs(0)), lanes.fill(1), a[i, i])
+        with lanes.each(0, k) as c:
 
-        def column(c: Value) -> None:
-            def less(j: Value, total: Value) -> Value:
+            def less(j: Number, total: Number) -> Number:
                 return lanes.fused(-a[i, j], b[j, c], total)
 
-            (rest,) = lanes.loop(0, i, less, lanes.load("b", i, c))
+            (rest,) = lanes.repeat(0, i, less, lanes.get("b", i, c))
             b[i, c] = rest / pivot
-
-        lanes.loop(0, k, column)
         return regular & pivot.differs(0)
 
     def body() -> None:
         read(lanes, "a", a, lower=True)
-        (regular,) = lanes.loop(0, n, row, lanes.truth(True))
-        lanes.fail(regular ^ True)
-
-        def written(i: Value) -> None:
-            def each(c: Value) -> None:
-                lanes.store("out", i, c, lanes.choose(regular, b[i, c], float("nan")))
-
-            lanes.loop(0, k, each)
-
-        lanes.loop(0, n, written)
+        (regular,) = lanes.repeat(0, n, row, lanes.truths(True))
+        lanes.require(regular)
+        with lanes.each(0, n) as i, lanes.each(0, k) as c:
+            lanes.set("out", i, c, lanes.choose(regular, b[i, c], float("nan")))
 
     return lanes.source(body)
 
@@ -105,104 +87,74 @@ def reflections(dtype: Any, count: int) -> str:
     columns.  Signs are those of LAPACK's ``geqrf``.
     """
     lanes = Lanes(dtype, count, REFLECTION_NUMBERS, ("a", "q", "r"))
-    m, n, least, columns = (lanes.number[name] for name in REFLECTION_NUMBERS)
+    m, n, least, columns = (lanes.word[name] for name in REFLECTION_NUMBERS)
     a, q, scales = lanes.tile(m, n), lanes.tile(m, columns), lanes.tile(1, least)
 
     def body() -> None:
         read(lanes, "a", a)
-        lanes.loop(0, least, lambda c: _reflect(lanes, a, scales, c, m, n))
+        with lanes.each(0, least) as c:
+            _reflect(lanes, a, scales, c, m, n)
         _unfold(lanes, a, q, scales, least)
-
-        def row(i: Value) -> None:
-            def each(j: Value) -> None:
-                lower = lanes.every(i > j)
-                lanes.store("r", i, j, lanes.choose(lower, lanes.constant(0), a[i, j]))
-
-            lanes.loop(0, n, each)
-
-        lanes.loop(0, columns, row)
-
-        def given(i: Value) -> None:
-            def each(j: Value) -> None:
-                lanes.store("q", i, j, q[i, j])
-
-            lanes.loop(0, columns, each)
-
-        lanes.loop(0, m, given)
+        with lanes.each(0, columns) as i, lanes.each(0, n) as j:
+            lanes.set("r", i, j, lanes.choose(lanes.every(i > j), lanes.fill(0), a[i, j]))
+        with lanes.each(0, m) as i, lanes.each(0, columns) as j:
+            lanes.set("q", i, j, q[i, j])
 
     return lanes.source(body)
 
 
-def _reflect(lanes: Lanes, a: Tile, scales: Tile, c: Value, m: Value, n: Value) -> None:
+def _reflect(lanes: Lanes, a: Tile, scales: Tile, c: Number, m: Number, n: Number) -> None:
     """Emit the reflection of the rest of column ``c`` onto its first element, applied to ``a``."""
     after = c + 1
 
-    def larger(i: Value, largest: Value) -> Value:
-        size = lanes.call("fabs", a[i, c])
+    def larger(i: Number, largest: Number) -> Number:
+        size = lanes.apply("fabs", a[i, c])
         # NaN counts as larger than any number.
         return lanes.choose((size < largest) | size.equals(largest), largest, size)
 
     alpha = a[c, c]
-    (tail,) = lanes.loop(after, m, larger, lanes.constant(0))
-    largest = larger_of(lanes, tail, lanes.call("fabs", alpha))
+    (tail,) = lanes.repeat(after, m, larger, lanes.fill(0))
+    largest = lanes.larger(tail, lanes.apply("fabs", alpha))
     unit = lanes.choose(tail.equals(0), 1.0, largest)
 
-    def add(i: Value, total: Value) -> Value:
+    def add(i: Number, total: Number) -> Number:
         part = a[i, c] / unit
         return lanes.fused(part, part, total)
 
     first = alpha / unit
-    (square,) = lanes.loop(after, m, add, first * first)
-    norm = lanes.call("sqrt", square) * unit
-    beta = -lanes.call("copysign", norm, alpha)
+    (square,) = lanes.repeat(after, m, add, first * first)
+    norm = lanes.apply("sqrt", square) * unit
+    beta = -lanes.apply("copysign", norm, alpha)
     still = tail.equals(0)
     scale = lanes.choose(still, 0.0, (beta - alpha) / beta)
     divisor = lanes.choose(still, 1.0, alpha - beta)
     scales[0, c] = scale
     a[c, c] = lanes.choose(still, alpha, beta)
-
-    def divide(i: Value) -> None:
+    with lanes.each(after, m) as i:
         a[i, c] = a[i, c] / divisor
-
-    lanes.loop(after, m, divide)
-    lanes.loop(after, n, lambda j: _apply(lanes, a, scale, c, a, j))
-
-
-def larger_of(lanes: Lanes, x: Value, y: Value) -> Value:
-    """Emit the larger of two non-negative numbers; NaN if one of them is."""
-    return lanes.choose((y < x) | x.differs(x), x, y)
+    with lanes.each(after, n) as j:
+        _apply(lanes, a, scale, c, a, j)
 
 
-def _apply(lanes: Lanes, a: Tile, scale: Value, c: Value, x: Tile, j: Value) -> None:
+def _apply(lanes: Lanes, a: Tile, scale: Number, c: Number, x: Tile, j: Number) -> None:
     """Emit the reflection of column ``c``, applied to column ``j`` of ``x``."""
     after = c + 1
 
-    def along(i: Value, total: Value) -> Value:
+    def along(i: Number, total: Number) -> Number:
         return lanes.fused(a[i, c], x[i, j], total)
 
-    (total,) = lanes.loop(after, a.rows, along, x[c, j])
+    (total,) = lanes.repeat(after, a.rows, along, x[c, j])
     share = total * scale
     x[c, j] = x[c, j] - share
-
-    def less(i: Value) -> None:
+    with lanes.each(after, a.rows) as i:
         x[i, j] = lanes.fused(-share, a[i, c], x[i, j])
 
-    lanes.loop(after, a.rows, less)
 
-
-def _unfold(lanes: Lanes, a: Tile, q: Tile, scales: Tile, least: Value) -> None:
+def _unfold(lanes: Lanes, a: Tile, q: Tile, scales: Tile, least: Number) -> None:
     """Emit the product of all reflections, applied to the first columns of the identity."""
-
-    def row(i: Value) -> None:
-        def each(j: Value) -> None:
-            q[i, j] = lanes.choose(lanes.every(i.equals(j)), lanes.constant(1), 0.0)
-
-        lanes.loop(0, q.columns, each)
-
-    lanes.loop(0, q.rows, row)
-
-    def back(iteration: Value) -> None:
+    with lanes.each(0, q.rows) as i, lanes.each(0, q.columns) as j:
+        q[i, j] = lanes.choose(lanes.every(i.equals(j)), lanes.fill(1), 0.0)
+    with lanes.each(0, least) as iteration:
         c = least - 1 - iteration
-        lanes.loop(c, q.columns, lambda j: _apply(lanes, a, scales[0, c], c, q, j))
-
-    lanes.loop(0, least, back)
+        with lanes.each(c, q.columns) as j:
+            _apply(lanes, a, scales[0, c], c, q, j)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
+from fdbr.backends.cpu.codegen.kernel_builder import Kernel
 from fdbr.backends.cpu.runtime.blas import library
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import launch
@@ -77,29 +77,14 @@ def _source(count: int) -> str:
 
     Its table has the function, and for each argument both fields of `_Argument`.
     """
-    table = ["function", *(f"{name}{i}" for i in range(count) for name in ("base", "step"))]
-    places = "".join(
-        f"""
-  %moved{i} = mul i64 %u, %step{i}
-  %place{i} = add i64 %base{i}, %moved{i}
-  %arg{i} = inttoptr i64 %place{i} to ptr"""
-        for i in range(count)
-    )
-    given = ", ".join(f"ptr %arg{i}" for i in range(count))
-    return f"""{HEAD}{words(table, ("function",))}
-  br label %next
-next:
-  %u = phi i64 [%start, %entry], [%u.next, %call]
-  %more = icmp slt i64 %u, %stop
-  br i1 %more, label %call, label %end
-call:{places}
-  call void %function({given})
-  %u.next = add i64 %u, 1
-  br label %next
-end:
-  ret void
-}}
-"""
+    names = [f"{field}{i}" for i in range(count) for field in ("base", "step")]
+    bases = {f"base{i}": "u1" for i in range(count)}
+    kernel = Kernel(["function", *names], {"function": "u1", **bases})
+    word = kernel.word
+    with kernel.each(kernel.start, kernel.stop) as unit:
+        given = [word[f"base{i}"] + unit * word[f"step{i}"] for i in range(count)]
+        kernel.call_address(word["function"], *given)
+    return kernel.text()
 
 
 def _call(name: str, arguments: Sequence[_Argument], count: int) -> None:

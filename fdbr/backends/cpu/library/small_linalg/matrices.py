@@ -15,7 +15,7 @@ import numpy as np
 
 from fdbr.backends.cpu.library.small_linalg import batched_lu, batched_qr, blocked_qr, lapack
 from fdbr.backends.cpu.library.small_linalg.rows import memory_of
-from fdbr.backends.cpu.library.small_linalg.values import FORMATS
+from fdbr.backends.cpu.library.small_linalg.stacks import FORMATS
 from fdbr.backends.cpu.runtime.machine import optimized_address
 from fdbr.backends.cpu.runtime.pool import launch, part_count
 from fdbr.backends.cpu.tuning import TUNING
