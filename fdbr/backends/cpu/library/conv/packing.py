@@ -101,7 +101,7 @@ def _even(t: VectorTypes) -> str:
 
 
 def _masked(t: VectorTypes, stride: int) -> str:
-    """Return code that reads a vector of which some elements may lie outside of the row."""
+    """Return code that reads a vector, with zeros for elements outside of the row."""
 
     def inside(name: str, lanes: str, start: str) -> str:
         return f"""{t.spread(f"{name}.start", start, "i64")}
