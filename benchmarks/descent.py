@@ -21,8 +21,9 @@ def fdbr(loss: Loss, model: Any, rate: float) -> tuple[Step, Any]:
 
     def step(state: Any, batch: Any) -> tuple[Any, Any]:
         model, memory = state
-        value, gradient = slope(model, batch)
-        updates, memory = optimizer.update(gradient, memory, model)
+        value, updates = slope(model, batch)
+        # One name for both, so that the gradient's memory is free when the updates are applied.
+        updates, memory = optimizer.update(updates, memory, model)
         return (train.optim.apply_updates(model, updates), memory), value
 
     model = device_get(model)

@@ -165,11 +165,11 @@ class Tuning:
     # Multiplications below which the definition takes as long as a kernel.
     conv_kernel: int = _size(1 << 18, "convolution")
     # Bytes of a block of a correlation, which stays in the L2 cache of a core.
-    conv_block: int = _size(3 << 17, "convolution")
+    conv_block: int = _size(3 << 16, "convolution")
     # Taps of a block at most.
     conv_depth: int = _size(256, "convolution")
     # Bytes of a row of a block, which stays in the L1 cache.
-    conv_row: int = _size(3 << 10, "convolution")
+    conv_row: int = _size(1 << 12, "convolution")
     # Multiplications from which on several threads pay.
     conv_thread: int = _size(1 << 20, "convolution")
     # Weights from which on several threads pack them.

@@ -112,6 +112,19 @@ def test_large_convolutions_are_divided_rightly(length, channels, outputs, strid
     assert_all_same(*large(16, channels, outputs, length, 3, stride))
 
 
+@pytest.mark.parametrize("examples_last", [False, True])
+@pytest.mark.parametrize(("length", "stride"), [(24, 2), (25, 2), (20, 3)])
+def test_strided_windows_of_single_elements_read_the_sampled_array(length, stride, examples_last):
+    geometry, groups, *operands = large(length=length, kernel=1, stride=stride)
+    if examples_last:
+        order = (1, 2, 3, 0)
+        operands = [
+            np.ascontiguousarray(v.transpose(order)).transpose(3, 0, 1, 2) if v.ndim == 4 else v
+            for v in operands
+        ]
+    assert_all_same(geometry, groups, *operands)
+
+
 def test_small_convolutions_are_computed_without_kernels(monkeypatch):
     called = []
     for name in ("correlation", "inner_correlation", "transposed_correlation"):

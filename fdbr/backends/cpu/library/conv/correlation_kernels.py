@@ -37,6 +37,8 @@ def _tile(kernel: Packing, high: int, wide: int, step: int) -> Function:
     weight, taps, block, pitch, out, out_step, left, bias, first, positive = tile.parameters
     lefts = left.spread(lanes)
     masks = [tile.count_up(lanes) + i * lanes < lefts for i in range(wide)]
+    whole = left >= wide * lanes  # as most tiles are; masked stores are slow
+    cases = ((whole, [None]), (~whole, masks))
     targets = [out + out_step * o + i * lanes for o in range(high) for i in range(wide)]
     sums = [Variable(tile.constant(0, kernel.code, lanes)) for _ in targets]
     with tile.when(first):
@@ -45,8 +47,10 @@ def _tile(kernel: Packing, high: int, wide: int, step: int) -> Function:
             for i in range(wide):
                 sums[o * wide + i].value = one
     with tile.when(~first):
-        for total, target, mask in zip(sums, targets, itertools.cycle(masks), strict=False):
-            total.value = tile.load(target, lanes, mask)
+        for flag, given in cases:
+            with tile.when(flag):
+                for total, target, mask in zip(sums, targets, itertools.cycle(given), strict=False):
+                    total.value = tile.load(target, lanes, mask)
 
     def tap(k: Number, row: Number, here: Number, *totals: Number) -> list[Number]:
         xs, found = [tile.load(row + i * lanes, lanes) for i in range(wide)], []
@@ -59,9 +63,11 @@ def _tile(kernel: Packing, high: int, wide: int, step: int) -> Function:
     starts = [total.value for total in sums]
     tile.cells = []
     _, _, *totals = tile.repeat(0, taps, tap, block, weight, *starts)
-    for new, target, mask in zip(totals, targets, itertools.cycle(masks), strict=False):
-        cut = tile.choose(new < 0, 0.0, new)
-        tile.store(target, tile.choose(positive, cut, new), mask)
+    found = [tile.choose(positive, tile.choose(new < 0, 0.0, new), new) for new in totals]
+    for flag, given in cases:
+        with tile.when(flag):
+            for new, target, mask in zip(found, targets, itertools.cycle(given), strict=False):
+                tile.store(target, new, mask)
     tile.end()
     return tile
 

@@ -100,16 +100,17 @@ def transposed_correlation(y: Any, weight: Any, axes: Axes, groups: int) -> Any:
     y, last, back = _laid(y, size)
     outputs, inputs = len(weight) // groups, weight.shape[1]
     out = _made(len(y), groups * inputs, size, y.dtype, last)
-    for phase in itertools.product(*map(_phases, axes)):
+    phases = list(itertools.product(*map(_phases, axes)))
+    read = [phase for phase in phases if all(part.axis.taps for part in phase)]
+    if len(read) < len(phases):
+        out[...] = 0  # at once: the elements that no window contains are not adjacent
+    for phase in read:
         turned = tuple([part.axis for part in phase])
         counts = tuple([a.windows for a in turned])
         key = tuple(
             [slice(part.first, None, a.stride) for part, a in zip(phase, axes, strict=True)]
         )
         place = out[(..., *key)]
-        if 0 in [a.taps for a in turned]:
-            place[...] = 0
-            continue
         part = place
         if counts != size:
             part = _made(len(y), groups * inputs, counts, y.dtype, last)

@@ -102,20 +102,28 @@ def _packing(
     columns, step, wide, leads = (word[name] for name in ("columns", "stride", "wide", "leads"))
 
     def elements(here: Number, at: Number) -> Number:
-        """Emit the elements from one on, with zeros outside of the row."""
-        long = word["length"].spread(lanes)
+        """Emit the elements from one on, with zeros outside of the row.
 
-        def masked(start: Number) -> Number:
-            inside = (kernel.count_up(lanes) + start.spread(lanes)).within(long)
+        Vectors that lie within the row are read without masks, which cost more than loads.
+        """
+        long = word["length"].spread(lanes)
+        if not stride:
+            index = kernel.count_up(lanes) * step.spread(lanes) + at.spread(lanes)
+            return kernel.load(here + index, mask=index.within(long))
+        whole = (at >= 0) & (at + stride * lanes <= word["length"])
+        edge = kernel.computed_if(~whole, lambda: adjacent(here, at, long), zero)
+        return kernel.computed_if(whole, lambda: adjacent(here, at), edge)
+
+    def adjacent(here: Number, at: Number, long: Number | None = None) -> Number:
+        """Emit the elements from one on that are ``stride`` apart, masked by a row's length."""
+
+        def read(start: Number) -> Number:
+            inside = long and (kernel.count_up(lanes) + start.spread(lanes)).within(long)
             return kernel.load(here + start, lanes, inside)
 
         if stride == 1:
-            return masked(at)
-        if stride == 2:
-            order = [2 * k for k in range(lanes)]
-            return kernel.shuffled(masked(at), masked(at + lanes), order)
-        index = kernel.count_up(lanes) * step.spread(lanes) + at.spread(lanes)
-        return kernel.load(here + index, mask=index.within(long))
+            return read(at)
+        return kernel.shuffled(read(at), read(at + lanes), [2 * k for k in range(lanes)])
 
     first_row, first_column = begin // columns, begin % columns
     last_row = (begin + count - 1) // columns

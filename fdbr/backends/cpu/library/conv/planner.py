@@ -64,7 +64,8 @@ def correlate(
         x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
         found = over_windows(x, weight, bias, windows_of(geometry), counts, groups)
     elif weight.size * math.prod(counts) * len(x) >= TUNING.conv_kernel:
-        found = correlation(x, weight, bias, _axes(geometry, size), groups, positive)
+        x, geometry = _sampled(x, geometry)
+        found = correlation(x, weight, bias, _axes(geometry, x.shape[2:]), groups, positive)
         if found is not None:
             return found
     if found is None:
@@ -101,8 +102,8 @@ def correlate_kernel(x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
         x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
         found = by_position(x, y, windows_of(geometry), inputs)
         found = found if found is None else accumulate(found, 0)
-    elif _is_pointwise(geometry) and x.dtype == y.dtype:
-        return _mixed(x, y, groups)
+    elif _is_single(geometry) and x.dtype == y.dtype:
+        return _mixed(_sampled(x, geometry)[0], y, groups)
     elif y.size * inputs * math.prod(geometry.kernel) >= TUNING.conv_kernel:
         found = inner_correlation(x, y, _axes(geometry, size), groups)
     if found is None:
@@ -132,9 +133,20 @@ def _axes(geometry: Geometry, size: Sizes) -> Axes:
 # --- kernels of one element ---------------------------------------------------------
 
 
-def _is_pointwise(geometry: Geometry) -> bool:
-    """Whether the windows are single elements, one for each element."""
-    return not any(map(any, geometry.padding)) and {*geometry.kernel, *geometry.stride} == {1}
+def _is_single(geometry: Geometry) -> bool:
+    """Whether windows are single elements, without padding."""
+    return not any(map(any, geometry.padding)) and {*geometry.kernel} == {1}
+
+
+def _sampled(x: Any, geometry: Geometry) -> tuple[Any, Geometry]:
+    """Return the elements that windows of single elements read, and the windows over these.
+
+    They are copied in the order of memory; rows of adjacent elements are packed faster.
+    """
+    if {*geometry.stride} == {1} or not _is_single(geometry):
+        return x, geometry
+    read = x[(..., *[slice(None, None, step) for step in geometry.stride])]
+    return read.copy(order="K"), geometry._replace(stride=(1,) * len(geometry.stride))
 
 
 def _mixed(x: Any, y: Any, groups: int) -> Any:

@@ -215,7 +215,7 @@ def inner_plan(problem: Problem) -> CorrelationPlan:
     entries, places, windows, taps = _common(problem)
     size, outputs = problem.dtype.itemsize, problem.outputs
     lanes = vector_bytes() // size
-    high, wide = (4, 6) if vector_bytes() == 64 else (4, 2)
+    high, wide = (4, 6) if vector_bytes() == 64 else (4, 3)
     high, wide = min(high, outputs), min(wide, taps)
     shares = max(-(-taps // (TUNING.conv_depth // 2)), -(-thread_count() // problem.groups))
     if problem.groups == 1:
