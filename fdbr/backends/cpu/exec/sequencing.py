@@ -166,8 +166,7 @@ def _is_divided(step: Instruction) -> bool:
     """Return whether the BLAS computes a matrix's product with a vector in parts, on one thread."""
     *lead, rows, columns = step.outs[0].kind.shape
     depth, size = kind_of(step.operands[0]).shape[-1], rows * columns
-    fits = min(rows, columns) == 1 == math.prod(lead) and size * depth < TUNING.matmul_thread
-    return fits and vector_parts(size, depth) > 0
+    return min(rows, columns) == 1 == math.prod(lead) and vector_parts(size, depth) > 0
 
 
 def _gapped(steps: Sequence[Step]) -> dict[Variable, bool]:

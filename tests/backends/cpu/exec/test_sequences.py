@@ -65,7 +65,9 @@ def test_products_take_matrices_as_they_lie(m, k, n, one, other, dtype, large):
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-@pytest.mark.parametrize("size", [(500, 20), (20, 500), (97, 96), (997, 20), (30000, 1)])
+@pytest.mark.parametrize(
+    "size", [(500, 20), (20, 500), (101, 96), (997, 20), (30000, 1), (300, 300)]
+)
 def test_products_with_vectors_are_parts_of_a_sequence(size, threads, monkeypatch):
     monkeypatch.setenv("FDBR_NUM_THREADS", threads)
     called = []

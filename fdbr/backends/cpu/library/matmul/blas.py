@@ -14,7 +14,6 @@ from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.backends.cpu.codegen.language import HEAD
 from fdbr.backends.cpu.exec.native_copies import ordered_look
 from fdbr.backends.cpu.exec.sequence import Call, Slot
-from fdbr.backends.cpu.runtime.launching import thread_count
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op
@@ -23,6 +22,7 @@ from fdbr.compiler.ir.program import Instruction, kind_of
 __all__ = ["has_blas", "is_blas_product", "product_call", "vector_parts"]
 
 _PRODUCTS = op.PRODUCTS - {op.AFFINE}
+_PARTS = 4  # thread-sized parts of a product with a vector, at most
 _ROWS, _PLAIN, _TURNED = 101, 111, 112  # the constants of CBLAS
 _NAMES = (("scipy_cblas_{}64_", "i64"), ("cblas_{}64_", "i64"), ("cblas_{}", "i32"))
 
@@ -186,11 +186,13 @@ def product_call(step: Instruction, a: Slot, b: Slot, out: Slot, in_order: Any) 
 def vector_parts(size: int, depth: int) -> int:
     """Return into how many equal parts to divide a matrix's product with a vector.
 
-    The BLAS computes each of them on one thread.  The result is 0 if there are no such parts.
+    The BLAS computes each of them on one thread.  The result is 0 if there are no such parts, and
+    for a large matrix: a sequence copies one that is not contiguous, which takes longer then than
+    the call of Python that is saved.
     """
-    least = max(1, -(-size * depth // TUNING.blas_alone_vector))
-    if thread_count() == 1:
-        return 1
+    least = -(-size * depth // max(TUNING.blas_alone_vector, 1))
+    if least > _PARTS:
+        return 0
     return next((n for n in range(least, min(size, 4 * least) + 1) if size % n == 0), 0)
 
 

@@ -352,8 +352,6 @@ def is_threaded(step: Step) -> bool:
     if not (first.is_array and second.is_array) or min(len(first.shape), len(second.shape)) < 2:
         return False
     *_, rows, columns = out.shape
-    if thread_count() == 1 and min(rows, columns) == 1:
-        return False  # a vector gives tiles nothing to reuse, so the BLAS is faster
     return is_worth_threads(rows, columns, first.shape[-1])
 
 
