@@ -163,13 +163,22 @@ def _iterative_solve(
         def run(*leaves: Any) -> tuple[Any]:
             at, b = tree.unflatten(shape, leaves)
             v, left = _contracted(lambda v: product(at, v), b, leaves)
+            arrays = [i for i, leaf in enumerate(leaves) if hasattr(leaf, "dtype")]
 
-            def directly(carry: Any) -> Any:
+            def directly(carry: Any, *given: Any) -> Any:
+                own = list(leaves)
+                for i, leaf in zip(arrays, given, strict=True):
+                    own[i] = leaf
+                at, b = tree.unflatten(shape, own)
                 if b.shape[0] > DENSE:
-                    return compute(by_host, leaves, outs, False)[0], False
-                return _dense_solve(jacfwd(lambda v: product(at, v))(ops.zeros_like(b)), b), False
+                    v = compute(by_host, own, outs, False)[0]
+                else:
+                    v = _dense_solve(jacfwd(lambda v: product(at, v))(ops.zeros_like(b)), b)
+                return v, ~carry[1]
 
-            return (loop(lambda carry: carry[1], directly, (v, left), leaves)[0],)
+            # Hardly ever needed, so it must not be computed before the loop.
+            consts = [leaves[i] for i in arrays]
+            return (loop(lambda carry: carry[1], directly, (v, left), leaves, consts=consts)[0],)
 
         return compute(run if kind[1] else by_host, leaves, outs, kind[1])[0]
 
@@ -214,7 +223,7 @@ def _contracted(product: Callable[[Any], Any], b: Any, captured: Any) -> tuple[A
         return choose(rests, v, v + change), ops.minimum(best, size), count + 1.0, state
 
     if not b.shape[0]:
-        return b, False
+        return b, np.False_
     v, _, _, state = loop(moving, step, (ops.zeros_like(b), np.inf, 0.0, 0.0), captured)
     return v, state == 2.0
 

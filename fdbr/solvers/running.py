@@ -58,16 +58,19 @@ def compute(
 
 def loop(
     cond: Callable[[Any], Any],
-    body: Callable[[Any], Any],
+    body: Callable[..., Any],
     carry: Any,
     captured: Any = (),
     *,
+    consts: Sequence[Any] = (),
     constant: bool = False,
 ) -> Any:
-    """Run ``body`` on a tree of arrays for as long as ``cond`` holds.
+    """Run ``body(carry, *consts)`` on a tree of arrays for as long as ``cond(carry)`` holds.
 
     ``captured`` is a tree with the traced values that the functions use beside the carry.  They
-    are not differentiated by if the loop is ``constant``.
+    are not differentiated by if the loop is ``constant``.  What the functions compute of captured
+    values alone is computed once, before the loop, even if there is no iteration; what they compute
+    of ``consts``, which are arrays, is computed in each iteration.
 
     In a jitted function it is a loop of the program.  Where its functions decide on values, the
     iterations are traced one by one, or, within `compute`, the whole computation runs on the host.
@@ -75,25 +78,30 @@ def loop(
     leaves, structure = tree.flatten(carry)
     if is_captured((leaves, captured)):
         try:
-            return _loop_of_program(cond, body, leaves, structure, constant)
+            return _loop_of_program(cond, body, leaves, structure, consts, constant)
         except NoBodyError:
             if _hosted.get():
                 raise
     while cond(carry):
-        carry = body(carry)
+        carry = body(carry, *consts)
     return carry
 
 
-def _loop_of_program(cond: Any, body: Any, leaves: Any, structure: Any, constant: bool) -> Any:
+def _loop_of_program(
+    cond: Any, body: Any, leaves: Any, structure: Any, consts: Sequence[Any], constant: bool
+) -> Any:
+    count = len(leaves)
     xp = array_module(*leaves)
     leaves = [xp.asarray(leaf)[()] if type(leaf) is float else leaf for leaf in leaves]
     iteration = While(
-        lambda leaves: [cond(tree.unflatten(structure, leaves))],
-        lambda leaves: tree.leaves(body(tree.unflatten(structure, leaves))),
-        *(leaves, ()),
+        lambda leaves: [cond(tree.unflatten(structure, leaves[:count]))],
+        lambda leaves: tree.leaves(
+            body(tree.unflatten(structure, leaves[:count]), *leaves[count:])
+        ),
+        *(leaves, consts),
     )
     seen = map(stop_gradient, iteration.found) if constant else iteration.found
-    found = apply(iteration, [*leaves, *seen])
+    found = apply(iteration, [*leaves, *consts, *seen])
     iteration.forget()
     return tree.unflatten(structure, found)
 

@@ -252,6 +252,18 @@ def test_fixed_points_of_many_unknowns_are_differentiated_by_iterations():
         assert_allclose(g(np.ones(n)), known, rtol=1e-9)
 
 
+@pytest.mark.parametrize("n", [3, 600])
+def test_a_derivative_is_solved_directly_only_if_its_iteration_fails(n):
+    scale = np.linspace(0.1, 0.8, n)
+    f = lambda b: ops.sum(fdbr.fixed_point(lambda x, b: scale * ops.roll(x, 1) + b, 0 * b, b).x)
+    jitted = fdbr.jit(fdbr.grad(f), reproducible=True)
+    jitted(np.ones(n))
+    steps = jitted.programs()[0].steps
+    names = [step.primitive.name for step in steps if hasattr(step, "primitive")]
+    assert "loop" in names
+    assert not {"on_host", "solve", "slogdet"} & set(names)
+
+
 def test_a_captured_traced_value_is_refused_or_right():
     closed = lambda a: fdbr.fixed_point(lambda x: ops.cos(a * x), 0.5).x
     for wrap in (fdbr.grad, fdbr.jit, fdbr.vmap):

@@ -14,7 +14,7 @@ from fdbr.backends.cpu.codegen.written import Written
 from fdbr.backends.cpu.exec.native_copies import ordered_look
 from fdbr.backends.cpu.exec.native_forms import NativeForms, parts_of
 from fdbr.backends.cpu.exec.views import Look, looked
-from fdbr.backends.cpu.library.matmul.blas import is_blas_product
+from fdbr.backends.cpu.library.matmul.blas import is_blas_product, vector_parts
 from fdbr.backends.cpu.library.matmul.matmuls import is_threaded
 from fdbr.backends.cpu.library.matmul.small import is_small_product, write_product
 from fdbr.backends.cpu.tuning import TUNING
@@ -143,7 +143,7 @@ class Natives:
             weight = write_product(step).weight * write_product(step).rows
             return weight < 8 * TUNING.program_thread
         if is_blas_product(step):
-            return whole or not is_threaded(step)
+            return whole or not is_threaded(step) or _is_divided(step)
         if loop_weight((step,)) >= TUNING.program_thread:
             return False
         return is_plain_loop(step) or reduction(step) is not None
@@ -160,6 +160,13 @@ class Natives:
             return False
         second = step.operands[1]
         return is_small_product(step, self.uses.get(second, 0) if is_variable(second) else 1)
+
+
+def _is_divided(step: Instruction) -> bool:
+    """Return whether the BLAS computes a matrix's product with a vector in parts, on one thread."""
+    *lead, rows, columns = step.outs[0].kind.shape
+    depth, size = kind_of(step.operands[0]).shape[-1], rows * columns
+    return min(rows, columns) == 1 == math.prod(lead) and vector_parts(size, depth) > 0
 
 
 def _gapped(steps: Sequence[Step]) -> dict[Variable, bool]:

@@ -31,6 +31,9 @@ __all__ = ["address_of", "code_of", "find_address", "front_end", "load", "measur
 _LIBRARIES = tiles, language, intrinsics, register_tiles, streaming
 _IMPORT = re.compile(r"^from fdbr\.backends\.cpu\.([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 _ROOT = Path(__file__).parents[1]  # the folder of `fdbr.backends.cpu`
+# Characters of LLVM IR from which its passes take longer than they save: the text is that of a loop
+# with thousands of steps on few elements, which nothing vectorises.
+_LONG = 300_000
 _RECENT = 64  # kernels that stay in memory although no program uses them
 
 
@@ -121,7 +124,7 @@ def front_end() -> dict[str, str]:
 
 def _compiled(source: str) -> tuple[str, bytes]:
     text, final = translated(source)
-    return "kernel", code(text) if final else optimized_code(text)
+    return "kernel", code(text) if final or len(text) > _LONG else optimized_code(text)
 
 
 def translated(source: str) -> tuple[str, bool]:

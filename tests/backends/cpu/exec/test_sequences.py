@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops
 from fdbr.backends.cpu.exec.programs import generate
+from fdbr.backends.cpu.library.matmul import matmuls
 from fdbr.compiler.engine.tiers import PASSES, set_patience
 
 
@@ -61,6 +62,26 @@ def test_products_take_matrices_as_they_lie(m, k, n, one, other, dtype, large):
     jitted = fdbr.jit(f)
     for _ in range(2):
         assert_same(jitted(a, b), f(a, b), ulps=64 * scale)
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize(
+    "size", [(500, 20), (20, 500), (101, 96), (997, 20), (30000, 1), (300, 300)]
+)
+def test_products_with_vectors_are_parts_of_a_sequence(size, threads, monkeypatch):
+    monkeypatch.setenv("FDBR_NUM_THREADS", threads)
+    called = []
+    multiply = matmuls.multiply
+    monkeypatch.setattr(matmuls, "multiply", lambda *a: called.append(a) or multiply(*a))
+    w, x, y = normal(*size), normal(size[1]), normal(size[0])
+
+    def f(w, x, y):
+        w = w[:, ::-1] if size[1] > 1 else w
+        return (w @ (x + 1)) * 2, (w.T @ (y + 1)) * 2, ((y + 1) @ w) * 2
+
+    assert_same(fdbr.jit(f, reproducible=True)(w, x, y), f(w, x, y), ulps=1 << 12)
+    if size == (500, 20):
+        assert not called
 
 
 @given(SIDES, SIDES, st.integers(1, 3), st.booleans(), st.booleans())

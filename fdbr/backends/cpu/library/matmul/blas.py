@@ -16,12 +16,14 @@ from fdbr.backends.cpu.codegen.language import HEAD
 from fdbr.backends.cpu.exec.native_copies import ordered_look
 from fdbr.backends.cpu.exec.sequence import Call, Slot
 from fdbr.backends.cpu.runtime.machine import address_of
+from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 
-__all__ = ["has_blas", "is_blas_product", "product_call"]
+__all__ = ["has_blas", "is_blas_product", "product_call", "vector_parts"]
 
 _PRODUCTS = op.PRODUCTS - {op.AFFINE}
+_PARTS = 4  # thread-sized parts of a product with a vector, at most
 _ROWS, _PLAIN, _TURNED = 101, 111, 112  # the constants of CBLAS
 _NAMES = (("scipy_cblas_{}64_", "i64"), ("cblas_{}64_", "i64"), ("cblas_{}", "i32"))
 
@@ -132,6 +134,11 @@ def product_call(step: Instruction, a: Slot, b: Slot, out: Slot, in_order: Any) 
         numbers = [_TURNED if turned else _PLAIN, rows, columns, step_, increment, 1]
         slots = matrix.slot, vector.slot, out
         steps = matrix.next, vector.next, m * n
+        if count == 1:
+            count = max(1, vector_parts(m * n, k))
+            part = m * n // count
+            numbers[1 + turned] = part
+            steps = part * matrix.down, 0, part
     else:
         found = [matrix.leading() or (False, 1) for matrix in (one, other)]
         ways = [_TURNED if turned else _PLAIN for turned, _ in found]
@@ -145,6 +152,19 @@ def product_call(step: Instruction, a: Slot, b: Slot, out: Slot, in_order: Any) 
     given = Slot(table, ordered_look(table.shape), table.dtype)
     code = _machine_code(name, function[1])
     return Call(code, (*slots, given), count, _unneeded, weight=count * m * n * k // 4 + 50)
+
+
+def vector_parts(size: int, depth: int) -> int:
+    """Return into how many equal parts to divide a matrix's product with a vector.
+
+    The BLAS computes each of them on one thread.  The result is 0 if there are no such parts, and
+    for a large matrix: a sequence copies one that is not contiguous, which takes longer then than
+    the call of Python that is saved.
+    """
+    least = -(-size * depth // max(TUNING.blas_alone_vector, 1))
+    if least > _PARTS:
+        return 0
+    return next((n for n in range(least, min(size, 4 * least) + 1) if size % n == 0), 0)
 
 
 def _unneeded() -> Any:
