@@ -109,7 +109,7 @@ def _max_along(x: Any, axes: tuple[int, ...]) -> Any:
 def _mean_along(x: Any, axes: tuple[int, ...]) -> Any:
     if not x.size:
         return x.mean(axis=axes, keepdims=True)
-    total = accumulate(x, axes, keepdims=True)
+    total = accumulate.host(x, axes, keepdims=True)
     total /= x.size // total.size
     return total
 
