@@ -104,6 +104,5 @@ def _call_source(parameters: list[inspect.Parameter]) -> str:
             "  except explained as error:\n"
             f"   raise primitive.explain(error, ({operands})) from error\n"
         )
-    return (
-        f"def call({', '.join(heads)}):\n{usual} return dispatch(primitive, ({operands}), {params})\n"
-    )
+    rest = f" return dispatch(primitive, ({operands}), {params})\n"
+    return f"def call({', '.join(heads)}):\n{usual}{rest}"

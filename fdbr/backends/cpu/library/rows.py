@@ -39,7 +39,7 @@ def along_rows(primitive: Primitive) -> Callable[..., Any]:
 
 def reduces_by_kernel(x: Any) -> bool:
     """Whether an array is large enough for a kernel that reduces rows in several steps."""
-    return type(x) is _array and x.nbytes * TUNING.row_passes >= TUNING.kernel_bytes
+    return type(x) is _array and x.nbytes * TUNING.heavy_passes >= TUNING.kernel_bytes
 
 
 def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = None) -> Any:

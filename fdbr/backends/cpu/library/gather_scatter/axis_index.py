@@ -77,9 +77,7 @@ class _Access:
         self.stack = math.prod(shape[:axis]), shape[axis], math.prod(after)
 
 
-def _access(
-    shape: tuple[int, ...], key: Any, itemsize: int, add: bool = False
-) -> _Access | None:
+def _access(shape: tuple[int, ...], key: Any, itemsize: int, add: bool = False) -> _Access | None:
     """Describe a key for kernels; return `None` if they cannot read it, or it selects little.
 
     NumPy copies rows as fast as a kernel, but takes many passes for single elements and for sums.
@@ -93,7 +91,7 @@ def _access(
             return None
         found = _Access(shape, *axis_and_index, each=True)
     size = math.prod(found.shape)
-    passes = TUNING.kernel_passes if add or found.each else 1
+    passes = TUNING.heavy_passes if add or found.each else 1
     if not size or size * itemsize * passes < TUNING.kernel_bytes:
         return None
     fits_int32 = found.index.dtype == np.int32 and found.stack[1] <= np.iinfo(np.int32).max
@@ -120,6 +118,8 @@ def _index_of_axis(shape: tuple[int, ...], key: Any) -> tuple[int, Any] | None:
     if axis is None:
         axis = len(shape) - 1
     region = (*shape[:axis], key[axis].shape[axis], *shape[axis + 1 :])
+    if key[axis].shape == region:
+        return axis, key[axis]
     try:
         return axis, np.broadcast_to(key[axis], region)
     except ValueError:
