@@ -279,7 +279,7 @@ def _unless_usual(function: Callable[..., Any], unusual: Callable[..., Any]) -> 
     call: Any = functools.wraps(function)(scope["call"])
     call.__defaults__ = function.__defaults__
     call.__kwdefaults__ = function.__kwdefaults__
-    return call  # type: ignore[no-any-return]
+    return call
 
 
 def _float_parameters(function: Callable[..., Any]) -> tuple[tuple[int, ...], frozenset[str]]:
