@@ -27,8 +27,9 @@ class Tuning:
     # The passes of NumPy that a kernel of a compound operation replaces, or of a derivative alone.
     kernel_passes: int = _size(8, "leaky rectifier")
     # The same for heavy operations, reductions in several steps, and indices of single elements:
-    # from 32 kB on a launch, of some 7 microseconds, takes less time than the passes.
-    heavy_passes: int = _size(32, "softplus")
+    # from 37 kB on a launch takes less time than the passes.  The activations of research/pinn, of
+    # 32 kB, stay with NumPy, as compiling three kernels takes longer than its first calls.
+    heavy_passes: int = _size(28, "softplus")
     # Columns of a matrix below which an elementwise kernel masks its vectors.
     narrow_columns: int = _size(64, "broadcast product")
     # Additions from which on an eager kernel is divided among threads.
