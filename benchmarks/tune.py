@@ -183,6 +183,7 @@ CASES: Mapping[str, tuple[Callable[[int], Callable[[], Any]], Sequence[int]]] = 
     "scatter": (_scattered, (64, 1024, 1 << 14, 1 << 17)),
     "sigmoid": (_of_one(ops.sigmoid), _ELEMENTS),
     "softmax": (_of_matrix(ops.softmax), _COLUMNS),
+    "leaky rectifier": (_of_one(ops.leaky_relu), _ELEMENTS),
     "softplus": (_of_one(ops.softplus), _ELEMENTS),
     "sort": (_of_one(ops.sort), _ELEMENTS),
     "sum": (_of_one(ops.sum), _ELEMENTS),

@@ -24,10 +24,12 @@ class Tuning:
 
     # Bytes of an array from which on a kernel replaces one pass of NumPy.
     kernel_bytes: int = _size(1 << 20, "exponential")
-    # The passes of NumPy that a kernel of a compound or heavy operation replaces.
-    kernel_passes: int = _size(8, "softplus")
-    # The passes of NumPy that a kernel of a reduction in several steps replaces.
-    row_passes: int = _size(16, "softmax")
+    # The passes of NumPy that a kernel of a compound operation replaces, or of a derivative alone.
+    kernel_passes: int = _size(8, "leaky rectifier")
+    # The same for heavy operations, reductions in several steps, and indices of single elements:
+    # from 37 kB on a launch takes less time than the passes.  The activations of research/pinn, of
+    # 32 kB, stay with NumPy, as compiling three kernels takes longer than its first calls.
+    heavy_passes: int = _size(28, "softplus")
     # Columns of a matrix below which an elementwise kernel masks its vectors.
     narrow_columns: int = _size(64, "broadcast product")
     # Additions from which on an eager kernel is divided among threads.

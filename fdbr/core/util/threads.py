@@ -40,11 +40,12 @@ def _helpers(process: int) -> tuple[ThreadPoolExecutor | None, int]:
 class _Job:
     """Pieces of work; each thread takes the next one until none is left."""
 
+    finished: Event  # of several pieces
+
     def __init__(self, work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
         self.work = work
         self.waiting = deque(pieces)
         self.unfinished = len(self.waiting)
-        self.finished = Event()
         self.error: BaseException | None = None
         self.lock = Lock()
 
@@ -90,8 +91,11 @@ def divide(work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
     array([0.        , 1.        , 1.41421356, 1.73205081])
     """
     job = _Job(work, pieces)
-    if not job.unfinished:
+    if job.unfinished <= 1:  # without an event, which takes as long as a small array's operation
+        for piece in job.waiting:
+            work(piece)
         return
+    job.finished = Event()
     executor, count = _helpers(os.getpid())
     # While Python shuts down no thread can start, and the caller does all the work.
     with contextlib.suppress(RuntimeError):

@@ -11,7 +11,7 @@ __all__ = ["cotangent_product", "only_cotangent_product", "product_of", "summed_
 
 @Routine
 def cotangent_product(
-    ct: Any, partial: Function, saved: Sequence[Any], heavy: bool, fixed: frozenset[int]
+    ct: Any, partial: Function, saved: Sequence[Any], heavy: bool | str, fixed: frozenset[int]
 ) -> Any:
     """Return ``ct * partial(*saved)``.
 
@@ -33,7 +33,12 @@ def summed_product(
 
 @Routine
 def only_cotangent_product(
-    ct: Any, references: int, partial: Function, saved: Any, heavy: bool, fixed: frozenset[int]
+    ct: Any,
+    references: int,
+    partial: Function,
+    saved: Any,
+    heavy: bool | str,
+    fixed: frozenset[int],
 ) -> Any:
     """Return ``ct * partial(saved)``, where no other rule reads the cotangent ``ct``.
 

@@ -49,7 +49,7 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
                 _in_double(partials[name], operands, apply) if double else partials[name],
                 operands,
                 i,
-                bool(heavy),
+                heavy,
             )
             for i, name in enumerate(operands)
         ]
@@ -82,7 +82,7 @@ def _names_only_out(partials: dict[str, Any], value: Function) -> bool:
     )
 
 
-def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bool) -> Any:
+def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bool | str) -> Any:
     if partial is None:
         return None
     if isinstance(partial, Unknown):
@@ -135,7 +135,7 @@ def _in_double(partial: Any, operands: tuple[str, ...], apply: Function) -> Any:
     return computed
 
 
-def _partial_vjp(partial: Function, heavy: bool, fixed: frozenset[int]) -> Function:
+def _partial_vjp(partial: Function, heavy: bool | str, fixed: frozenset[int]) -> Function:
     def vjp(ct: Any, like: Any, *saved: Any) -> Any:
         try:
             ct = _product(ct, partial, saved, heavy, fixed)
@@ -146,14 +146,16 @@ def _partial_vjp(partial: Function, heavy: bool, fixed: frozenset[int]) -> Funct
     return vjp
 
 
-def _product(ct: Any, partial: Function, saved: Any, heavy: bool, fixed: frozenset[int]) -> Any:
+def _product(
+    ct: Any, partial: Function, saved: Any, heavy: bool | str, fixed: frozenset[int]
+) -> Any:
     if type(ct) is _array and ct.nbytes >= cotangent_product.least:
         return cotangent_product.host(ct, partial, saved, heavy, fixed)
     return ct * partial(*saved)
 
 
 def _vjp_of_several(
-    partial: Function, flags: list[bool], heavy: bool, fixed: frozenset[int]
+    partial: Function, flags: list[bool], heavy: bool | str, fixed: frozenset[int]
 ) -> Function:
     # An operand may be less precise than the result and its cotangent.
     def vjp(ct: Any, like: Any, *saved: Any) -> Any:
@@ -199,7 +201,7 @@ def _vjp_of_one_name(partial: Function, fixed: frozenset[int]) -> Function:
 
 
 def _summed_product(
-    ct: Any, partial: Function, saved: Any, like: Any, heavy: bool, fixed: frozenset[int]
+    ct: Any, partial: Function, saved: Any, like: Any, heavy: bool | str, fixed: frozenset[int]
 ) -> Any:
     """Compute the cotangent of a broadcast operand from that of a large result."""
     found = summed_product.host(ct, partial, saved, like[0], fixed)
@@ -210,7 +212,7 @@ def _is_large(value: Any) -> bool:
     return type(value) is _array and value.nbytes >= summed_product.least
 
 
-def _vjp_of_only_operand(partial: Function, heavy: bool, fixed: frozenset[int]) -> Function:
+def _vjp_of_only_operand(partial: Function, heavy: bool | str, fixed: frozenset[int]) -> Function:
     # With one operand no other rule needs the cotangent, so its memory may be reused.
     def vjp(ct: Any, like: Any, saved: Any) -> Any:
         if type(ct) is _array and ct.nbytes >= only_cotangent_product.least and like is None:

@@ -1,5 +1,6 @@
 """Kernels that compute functions of NumPy arrays outside of compiled functions."""
 
+import importlib
 import itertools
 import logging
 import math
@@ -13,7 +14,7 @@ from fdbr.backends.cpu.codegen.loop_nest import Access, LoopNest, Schedule
 from fdbr.backends.cpu.codegen.math import functions
 from fdbr.backends.cpu.codegen.nest_lowering import lowered
 from fdbr.backends.cpu.runtime.machine import address_of
-from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.backends.cpu.runtime.pool import data_address, launch, part_count
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS, Graph, InexpressibleError, Node, cost, every
 
@@ -28,6 +29,8 @@ _UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, Overflo
 _log = logging.getLogger("fdbr.backends.cpu.kernels")
 _VARIANTS = 32  # plans of one function, for different keywords
 _quiet = frozenset({"ignore", "warn", "print"})
+_settings: Any = getattr(importlib.import_module("numpy._core.umath"), "_extobj_contextvar", None)
+_quiet_settings: Any = None  # an object of NumPy's that holds such settings
 
 
 class Plan:
@@ -91,9 +94,7 @@ class Plan:
             for i, dtype in self.copied:
                 operands[i] = np.ascontiguousarray(operands[i], dtype)
         outs = [np.empty(shape, dtype) for shape, dtype in self.outs]
-        words = [v.__array_interface__["data"][0] for v in operands]
-        words += [v.__array_interface__["data"][0] for v in outs]
-        table = array("q", words)
+        table = array("q", [data_address(v) for v in (*operands, *outs)])
         table.extend(self.lengths)
         failed = array("q", (0,)) if self.guarded else None
         if failed is not None:
@@ -181,7 +182,16 @@ def key_of(operands: Sequence[Any]) -> Any:
 
 def expected() -> bool:
     """Return whether NumPy would report no floating-point errors, which kernels cannot raise."""
-    return _quiet.issuperset(np.geterr().values())
+    global _quiet_settings
+    # NumPy keeps its settings in an immutable object, so they are compared by identity where it has
+    # this context variable; `numpy.geterr` takes as long as a small operation.
+    settings = _settings.get() if _settings is not None else None
+    if settings is not None and settings is _quiet_settings:
+        return True
+    found = _quiet.issuperset(np.geterr().values())
+    if found:
+        _quiet_settings = settings
+    return found
 
 
 # --- elementwise --------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 
 from fdbr.backends.cpu.codegen.kernel_builder import Kernel
 from fdbr.backends.cpu.runtime.machine import address_of
-from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.backends.cpu.runtime.pool import data_address, launch, part_count
 from fdbr.backends.cpu.tuning import TUNING
 
 __all__ = ["copied_into", "filled", "joined"]
@@ -66,7 +66,7 @@ def filled(out: Any, value: Any) -> Any:
 
 def _copy(out: Any, x: Any, rows: int, out_step: int, x_step: int, size: int) -> None:
     """Copy ``rows`` rows of ``size`` bytes."""
-    data = [v.__array_interface__["data"][0] for v in (out, x)]
+    data = [data_address(v) for v in (out, x)]
     table = array("q", [*data, out_step, x_step, 0 if rows == 1 else size])
     number, grain = (size, 64) if rows == 1 else (rows, 1)
     parts = part_count(min(rows * size // TUNING.copy_share, number))

@@ -15,7 +15,7 @@ from fdbr.backends.cpu.codegen.eager_kernels import expected
 from fdbr.backends.cpu.codegen.kernel_builder import Kernel, Number
 from fdbr.backends.cpu.codegen.llvm_values import BYTES
 from fdbr.backends.cpu.runtime.machine import address_of
-from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.backends.cpu.runtime.pool import data_address, launch, part_count
 
 __all__ = ["accumulated"]
 
@@ -67,7 +67,7 @@ def accumulated(name: str, x: Any, axis: int) -> Any:
     x = np.ascontiguousarray(x)
     out = np.empty(x.shape, x.dtype)
     inner = math.prod(x.shape[axis + 1 :])
-    table = array("q", [v.__array_interface__["data"][0] for v in (x, out)])
+    table = array("q", [data_address(v) for v in (x, out)])
     table.extend((n * inner, inner))
     kernel = address_of(_source(name, _CODES[x.dtype]))
     parts = part_count(min(chains // _CHAINS, x.nbytes // _PART))

@@ -45,7 +45,8 @@ def with_kernels(primitive: Primitive, smaller: _Value | None = None) -> _Value:
     """
     value, heavy = primitive.value, primitive.facts.heavy
     plain = smaller or value
-    times = TUNING.kernel_passes if heavy or primitive.facts.compound else 1
+    times = TUNING.kernel_passes if primitive.facts.compound else 1
+    times = TUNING.heavy_passes if heavy else times
     parameters = inspect.signature(value).parameters
     if len(parameters) == 2:  # the usual cases, without packing arguments
 
@@ -154,12 +155,13 @@ def _by_kernel(primitive: Primitive) -> _Value | None:
 # --- derivatives ----------------------------------------------------------------------
 
 
-@implement(cotangent_product, np, least=TUNING.kernel_bytes // TUNING.kernel_passes)
+@implement(cotangent_product, np, least=TUNING.kernel_bytes // TUNING.heavy_passes)
 def _cotangent_product(
-    ct: Any, partial: _Value, saved: Sequence[Any], heavy: bool, fixed: frozenset[int]
+    ct: Any, partial: _Value, saved: Sequence[Any], heavy: bool | str, fixed: frozenset[int]
 ) -> Any:
     """Return ``ct * partial(*saved)``; for a large ``ct`` by a kernel, or divided among threads."""
-    if ct.nbytes * (TUNING.kernel_passes if heavy else 1) < TUNING.kernel_bytes:
+    passes = TUNING.heavy_passes if heavy is True else TUNING.kernel_passes if heavy else 1
+    if ct.nbytes * passes < TUNING.kernel_bytes:
         return ct * partial(*saved)
     positions, kept, product = product_of(partial, saved, fixed)
     found = kernels.elementwise((partial, kept), product, (ct, *(saved[i] for i in positions)))
@@ -224,7 +226,7 @@ def _padded(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
 
 @implement(only_cotangent_product, np, least=LARGE)
 def _only_cotangent_product(
-    ct: Any, references: int, partial: _Value, saved: Any, heavy: bool, fixed: frozenset[int]
+    ct: Any, references: int, partial: _Value, saved: Any, heavy: bool | str, fixed: frozenset[int]
 ) -> Any:
     """Return ``ct * partial(saved)``; within `saving_memory` over ``ct``, if it has one reader.
 

@@ -67,7 +67,7 @@ def _variance(x: Any, axes: tuple[int, ...], divisor: float, keepdims: bool) -> 
     if not x.ndim or x.dtype.char not in "fd":
         return None
     mean = accumulate.host(x, axes, True) / reduce._count(x.shape, axes)
-    if reduces_by_kernel(x):
+    if x.size >= TUNING.blas_sum and reduces_by_kernel(x):  # few passes, unlike softmax's
         squares = by_rows(squared_error.squares, axes, x, mean)
         if not keepdims:
             squares = squares.reshape(reduce._rest(x.shape, axes))[()]

@@ -39,7 +39,7 @@ def along_rows(primitive: Primitive) -> Callable[..., Any]:
 
 def reduces_by_kernel(x: Any) -> bool:
     """Whether an array is large enough for a kernel that reduces rows in several steps."""
-    return type(x) is _array and x.nbytes * TUNING.row_passes >= TUNING.kernel_bytes
+    return type(x) is _array and x.nbytes * TUNING.heavy_passes >= TUNING.kernel_bytes
 
 
 def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = None) -> Any:
@@ -109,7 +109,7 @@ def _max_along(x: Any, axes: tuple[int, ...]) -> Any:
 def _mean_along(x: Any, axes: tuple[int, ...]) -> Any:
     if not x.size:
         return x.mean(axis=axes, keepdims=True)
-    total = accumulate(x, axes, keepdims=True)
+    total = accumulate.host(x, axes, keepdims=True)
     total /= x.size // total.size
     return total
 

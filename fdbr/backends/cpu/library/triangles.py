@@ -10,7 +10,7 @@ from fdbr.backends.cpu.codegen.eager_kernels import elementwise
 from fdbr.backends.cpu.codegen.kernel_builder import Kernel
 from fdbr.backends.cpu.codegen.math.arithmetic import where
 from fdbr.backends.cpu.runtime.machine import address_of
-from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.backends.cpu.runtime.pool import data_address, launch, part_count
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.shape.layout import _triangle
@@ -98,7 +98,7 @@ def triangle(x: Any, k: int, upper: bool) -> Any:
     out = np.empty(x.shape, x.dtype)
     step = next((x.strides[i] for i in range(x.ndim - 2, -1, -1) if x.shape[i] > 1), 0)
     first = min(max(k, -rows), columns) + (not upper)
-    data = [v.__array_interface__["data"][0] for v in (out, x)]
+    data = [data_address(v) for v in (out, x)]
     table = array("q", [*data, step, columns * size, size, rows, first, upper])
     count = x.size // columns
     parts = part_count(min(x.nbytes // TUNING.copy_share, count))

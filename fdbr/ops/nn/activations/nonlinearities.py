@@ -103,7 +103,7 @@ def clipped_relu(x: ArrayLike, /, z: float = 20.0) -> Array:
     return _hard_limits(x, low=0, high=float(z))
 
 
-@elementwise(x=lambda x, slope: slope + (1 - slope) * indicator(x), heavy=True, compound=True)
+@elementwise(x=lambda x, slope: slope + (1 - slope) * indicator(x), heavy="backward", compound=True)
 def _leaky_relu(xp: Any, x: ArrayLike, *, slope: float) -> Array:
     if getattr(x, "itemsize", 8) <= 2:
         slope = as_weak(slope, x)

@@ -77,8 +77,11 @@ class _Access:
         self.stack = math.prod(shape[:axis]), shape[axis], math.prod(after)
 
 
-def _access(shape: tuple[int, ...], key: Any, itemsize: int) -> _Access | None:
-    """Describe a key for kernels; return `None` if they cannot read it, or it selects little."""
+def _access(shape: tuple[int, ...], key: Any, itemsize: int, add: bool = False) -> _Access | None:
+    """Describe a key for kernels; return `None` if they cannot read it, or it selects little.
+
+    NumPy copies rows as fast as a kernel, but takes many passes for single elements and for sums.
+    """
     axis = only_axis(key, len(shape))
     if axis is not None:
         found = _Access(shape, axis, index_of_key(key), each=False)
@@ -88,7 +91,8 @@ def _access(shape: tuple[int, ...], key: Any, itemsize: int) -> _Access | None:
             return None
         found = _Access(shape, *axis_and_index, each=True)
     size = math.prod(found.shape)
-    if not size or size * itemsize < TUNING.kernel_bytes:
+    passes = TUNING.heavy_passes if add or found.each else 1
+    if not size or size * itemsize * passes < TUNING.kernel_bytes:
         return None
     fits_int32 = found.index.dtype == np.int32 and found.stack[1] <= np.iinfo(np.int32).max
     found.index = np.ascontiguousarray(found.index, np.int32 if fits_int32 else np.int64)
@@ -114,6 +118,8 @@ def _index_of_axis(shape: tuple[int, ...], key: Any) -> tuple[int, Any] | None:
     if axis is None:
         axis = len(shape) - 1
     region = (*shape[:axis], key[axis].shape[axis], *shape[axis + 1 :])
+    if key[axis].shape == region:
+        return axis, key[axis]
     try:
         return axis, np.broadcast_to(key[axis], region)
     except ValueError:
@@ -145,7 +151,7 @@ def write_by_kernel(out: Any, key: Any, values: Array, add: bool) -> bool:
         return False
     if out.dtype not in ADDED if add else not moves(out.dtype):
         return False
-    access = _access(out.shape, key, out.itemsize)
+    access = _access(out.shape, key, out.itemsize, add)
     if access is None or values.shape not in ((), access.shape):
         return False
     values = np.ascontiguousarray(values)

@@ -96,7 +96,7 @@ def scatter_add(xp: Any, shape: tuple[int, ...], key: Any, values: Array) -> Any
     if is_short(values.dtype):
         return scatter_add(xp, shape, key, values.astype(np.float32)).astype(values.dtype)
     axis = only_axis(key, len(shape)) if values.size >= TUNING.flat_indices else None
-    if axis is not None and values.nbytes < TUNING.kernel_bytes:
+    if axis is not None and values.nbytes * TUNING.heavy_passes < TUNING.kernel_bytes:
         sums = _sum_rows_by_matrix(shape, axis, index_of_key(key), values)
         if sums is not None:
             return sums

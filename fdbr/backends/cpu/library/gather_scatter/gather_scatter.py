@@ -15,7 +15,7 @@ import numpy as np
 
 from fdbr.backends.cpu.library.gather_scatter.lines import TABLE, gathering, scattering
 from fdbr.backends.cpu.runtime.machine import address_of
-from fdbr.backends.cpu.runtime.pool import launch, part_count, thread_count
+from fdbr.backends.cpu.runtime.pool import data_address, launch, part_count, thread_count
 from fdbr.backends.cpu.tuning import TUNING
 
 __all__ = ["ADDED", "gathered", "moves", "scattered"]
@@ -77,7 +77,7 @@ class _Course:
 
     def run(self, source: str, units: int, grain: int, parts: int, *arrays: Any) -> bool:
         for name, one in zip(("x", "index", "out"), arrays, strict=True):
-            self.words[name] = one.__array_interface__["data"][0]
+            self.words[name] = data_address(one)
         table = array("q", [self.words[name] for name in TABLE])
         launch(address_of(source), table.buffer_info()[0], units, grain, max(1, parts))
         return not table[-1]

@@ -18,7 +18,7 @@ from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
 from fdbr.backends.cpu.codegen.llvm_values import TYPES, Counts, Value, kind
 from fdbr.backends.cpu.codegen.node_values import NodeValues, code_of
 from fdbr.backends.cpu.runtime.machine import address_of, vector_bytes
-from fdbr.backends.cpu.runtime.pool import launch, thread_count
+from fdbr.backends.cpu.runtime.pool import data_address, launch, thread_count
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.expr import FLOATS, InexpressibleError, Node, every
 
@@ -121,7 +121,7 @@ def stepping(
     if weight is not None:
         length = weight.shape[2]
         arrays.append(_in_strips(weight, strips, layout.lanes))
-    words = [x.__array_interface__["data"][0] for x in arrays]
+    words = [data_address(x) for x in arrays]
     table = array("q", (0, 0, 0, size, length, *words, *steps))
     return Step(address, table, strips, size * (parts * length + _CALLS), layout.high, arrays)
 

@@ -16,7 +16,7 @@ import numpy as np
 from fdbr.backends.cpu.codegen.kernel_builder import Kernel
 from fdbr.backends.cpu.runtime.blas import library
 from fdbr.backends.cpu.runtime.machine import address_of
-from fdbr.backends.cpu.runtime.pool import launch
+from fdbr.backends.cpu.runtime.pool import data_address, launch
 from fdbr.core.devices import scipy_of
 
 __all__ = ["PREFIXES", "factors", "substituted"]
@@ -91,7 +91,7 @@ def _call(name: str, arguments: Sequence[_Argument], count: int) -> None:
     """Call a function for each matrix of a stack, on one thread: the library has its own."""
     table = array("q", [_function(name)])
     for each in arguments:
-        table.extend((each.array.__array_interface__["data"][0], each.step))
+        table.extend((data_address(each.array), each.step))
     launch(address_of(_source(len(arguments))), table.buffer_info()[0], count, 1, 1)
 
 

@@ -17,7 +17,7 @@ from fdbr.backends.cpu.library.small_linalg import batched_lu, batched_qr, block
 from fdbr.backends.cpu.library.small_linalg.rows import memory_of
 from fdbr.backends.cpu.library.small_linalg.stacks import FORMATS
 from fdbr.backends.cpu.runtime.machine import optimized_address
-from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.backends.cpu.runtime.pool import data_address, launch, part_count
 from fdbr.backends.cpu.tuning import TUNING
 
 __all__ = [
@@ -88,12 +88,12 @@ def _run(
     count, lanes = len(first), 64 // first.itemsize
     table = array("q", [count, *numbers, 0])
     for x in arrays:
-        table.extend((x.__array_interface__["data"][0], *x.strides, *(0,) * (3 - x.ndim)))
+        table.extend((data_address(x), *x.strides, *(0,) * (3 - x.ndim)))
     units = count if panels else -(-count // lanes)
     parts = part_count(min(units * work // TUNING.stack_part, units))
     if panels:
         memory = np.empty((parts, memory_of(lanes, *panels) * 64), np.uint8)
-        table.extend((memory.__array_interface__["data"][0], memory.shape[1], 0, 0))
+        table.extend((data_address(memory), memory.shape[1], 0, 0))
     launch(_address(write, first.dtype, lanes), table.buffer_info()[0], units, 1, parts)
     return not table[1 + len(numbers)]
 
