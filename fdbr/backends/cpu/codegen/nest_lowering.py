@@ -528,34 +528,47 @@ class _Lowering(NodeValues):
         """Emit the vectorised loop, in runs if sums or what is streamed require that."""
         left = [self.nest.totals[k] for k in level.totals]
         sums = [total for total in left if total.how == "sum" and not total.left[self.vector]]
-        if not sums and not self.in_runs:
+        rest = self.schedule.rest
+        if not self.in_runs and (not sums or self.schedule.few):
             with self._summing(level):
-                self._vectors(level, first, stop, totals)
+                self._vectors(level, first, stop, totals, rest)
             return
-        run = str(_SUMMED if sums else RUN)
-        before = self.run
-        with self.loop(first.text, stop.text, run) as at:
+        whole = self.binary("-", stop, Value("i8", str(max(rest, 0))))
+        run, before = str(_SUMMED if sums else RUN), self.run
+        with self.loop(first.text, whole.text, run) as at:
             self.run = Value("i8", at)
-            end = self.called_on("smin", stop, self.binary("+", self.run, Value("i8", run)))
-            with self._summing(level):
-                self._vectors(level, self.run, end, totals)
-            if self.in_runs:
-                self._stream(self.run, self.binary("-", end, self.run))
+            end = self.called_on("smin", whole, self.binary("+", self.run, Value("i8", run)))
+            self._run(level, self.run, end, totals, min(rest, 0))
+        if rest > 0:
+            self.run = whole
+            self._run(level, whole, stop, totals, rest)
         self.run = before
 
-    def _vectors(
-        self, level: _Level, first: Value, stop: Value, totals: list[list[_Total]]
+    def _run(
+        self, level: _Level, first: Value, stop: Value, totals: list[list[_Total]], rest: int
     ) -> None:
-        """Emit the vectorised loop."""
+        """Emit some iterations of the vectorised loop; with a ``rest``, only the last vector."""
+        with self._summing(level):
+            if rest > 0:
+                self._elements(level, first, self._lanes(rest), totals[0], {})
+            else:
+                self._vectors(level, first, stop, totals, rest)
+        if self.in_runs:
+            self._stream(first, self.binary("-", stop, first))
+
+    def _vectors(
+        self, level: _Level, first: Value, stop: Value, totals: list[list[_Total]], rest: int
+    ) -> None:
+        """Emit the vectorised loop; ``rest`` is that of the schedule."""
         plain = not (level.reductions or level.totals or self.saved or self.streamed)
-        if plain and not self.schedule.masked and self.schedule.rest < 0:
+        if plain and not self.schedule.masked and rest < 0:
             # The last vector starts earlier, and computes some elements again.
             final = self.binary("-", stop, Value("i8", str(self.width)))
             with self.loop(first.text, stop.text, self.width) as name:
                 index = self.called_on("smin", Value("i8", name), final)
                 self._elements(level, index, "", totals[0], {})
             return
-        step, rest = len(totals) * self.width, self.schedule.rest
+        step = len(totals) * self.width
         if rest >= 0 and self.schedule.masked:
             self._elements(level, first, self._lanes(rest), totals[0], {})
             return
