@@ -172,27 +172,31 @@ class _Lowering(NodeValues):
     def _saved(self) -> dict[Node, int]:
         """Return costly nodes of one level that a later one needs, and the outputs that keep them.
 
-        Only an output that has no elements of its own by then can.
+        An output keeps its own elements, and others as long as it does not have these.  What is
+        not kept is computed again, and so are the nodes that it depends on.
         """
         found: dict[Node, int] = {}
         free = [i for i, full in enumerate(self.full) if full]
-        users: dict[Node, int] = {}  # the last level that computes a node's user
-        for node in self.nodes:
-            level = node.args[0].level if node.op == "reduced" else node.level
+        needed: dict[Node, int] = {}  # the last level that computes a node's user
+        reduced = {node for node in self.nodes if node.op == "reduced"}
+        for node in reversed(self.nodes):
+            last = needed.get(node, 0)
+            if last > node.level and self._is_full(node) and node.op != "operand":
+                own = [i for i in free if self.nest.outs[i] is node]
+                fits = [
+                    i
+                    for i in free
+                    if self.nest.outs[i].level >= last and self.nest.outs[i].dtype == node.dtype
+                ]
+                if own:
+                    found[node] = own[0]
+                elif fits and cost([node], reduced) > _DEAR:
+                    found[node] = fits[0]
+                    free.remove(fits[0])
+            level = node.level if node in found else max(node.level, last)
+            level = node.args[0].level if node in reduced else level
             for arg in node.args:
-                users[arg] = max(users.get(arg, 0), level)
-        reduced = [node for node in self.nodes if node.op == "reduced"]
-        for node in self.nodes:
-            last = users.get(node, 0)
-            known = {*reduced, *found}
-            if last <= node.level or not self._is_full(node) or cost([node], known) <= _DEAR:
-                continue
-            own = [i for i in free if self.nest.outs[i] is node]
-            later = [i for i in free if self.nest.outs[i].level >= last]
-            fits = [*own, *[i for i in later if self.nest.outs[i].dtype == node.dtype]]
-            if fits:
-                found[node] = fits[0]
-                free.remove(fits[0])
+                needed[arg] = max(needed.get(arg, 0), level)
         return found
 
     def _level(self, number: int) -> _Level:
@@ -233,6 +237,8 @@ class _Lowering(NodeValues):
 
     def _is_column(self, number: Value) -> Value:
         """Return which lane of a vector is the iteration of a given number, if one is."""
+        if number.lanes > 1:
+            number = Value(number.type, self.add(f"extractelement {number.typed}, i64 0"))
         lane = self.binary("-", self.cast(number, "i8"), self.index)
         lane = self.called_on("smax", self.called_on("smin", lane, Value("i8", "64")), Value("i8", "-1"))
         one = self.spread(Value("i4", self.add(f"trunc {lane.typed} to i32")), self.width)
@@ -519,7 +525,7 @@ class _Lowering(NodeValues):
     def _spread_rows(self, level: _Level) -> None:
         """Broadcast the numbers of rows that a level combines with vectors, before its loops."""
         for node in every(level.wanted, self.found):
-            for arg in node.args:
+            for arg in node.args if node.op != "is_column" else ():
                 value = self.found.get(arg)
                 if value is not None and value.lanes == 1:
                     self.found[arg] = self.spread(value, self.width)
