@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen.element_code import BY_ROW, cost
+from fdbr.backends.cpu.codegen.element_code import cost
 from fdbr.backends.cpu.codegen.loop_nest import Access, LoopNest, Schedule, Total, text_of
 from fdbr.backends.cpu.codegen.nest_lowering import PADDING, RUN, wide_totals, width
-from fdbr.backends.cpu.codegen.step_graph import StepGraph
+from fdbr.backends.cpu.codegen.step_graph import BY_ROW, StepGraph
 from fdbr.backends.cpu.codegen.written import Output, Written
 from fdbr.compiler.ir.nest_layout import Has, axes_of, joined_axes
 from fdbr.compiler.ir.program import Fused, Instruction, Nest, Variable, kind_of

@@ -240,7 +240,9 @@ class _Lowering(NodeValues):
         if number.lanes > 1:
             number = Value(number.type, self.add(f"extractelement {number.typed}, i64 0"))
         lane = self.binary("-", self.cast(number, "i8"), self.index)
-        lane = self.called_on("smax", self.called_on("smin", lane, Value("i8", "64")), Value("i8", "-1"))
+        lane = self.called_on(
+            "smax", self.called_on("smin", lane, Value("i8", "64")), Value("i8", "-1")
+        )
         one = self.spread(Value("i4", self.add(f"trunc {lane.typed} to i32")), self.width)
         lanes = ", ".join(f"i32 {k}" for k in range(self.width))
         found = self.add(f"icmp eq {one.typed}, <{lanes}>")
@@ -967,7 +969,9 @@ class _Lowering(NodeValues):
             to = self.add(f"{text} {target.text}, i64 {first.text}")
             place = self.add(f"ptrtoint ptr {to} to i64")
             after = self.binary("&", self.negative(Value("i8", place)), Value("i8", "63"))
-            head = self.called_on("smin", Value("i8", self.add(f"udiv i64 {after.text}, {size}")), count)
+            head = self.called_on(
+                "smin", Value("i8", self.add(f"udiv i64 {after.text}, {size}")), count
+            )
             whole = self.binary("&", self.binary("-", count, head), Value("i8", str(-lanes)))
             end = self.binary("+", head, whole)
             self._copy_some(source, to, Value("i8", "0"), head, lanes)

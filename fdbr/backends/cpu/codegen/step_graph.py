@@ -5,14 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen.element_code import BY_ROW
 from fdbr.backends.cpu.codegen.formulas import formula_of
 from fdbr.backends.cpu.codegen.scalar_functions import MODULE
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
 from fdbr.core.expr import FLOATS, INTEGERS, Graph, Node, every
 
-__all__ = ["StepGraph"]
+__all__ = ["BY_ROW", "StepGraph"]
+
+BY_ROW = frozenset({op.SUBTRACT_AT_LABELS})
+"""Primitives that act on a matrix by its column; other operands have one element for each row."""
 
 _BOOL = np.dtype(np.bool_)
 _PLAIN = frozenset({0.0, 0.5, 1.0, 2.0})  # numbers that stem from no size, whatever their sign

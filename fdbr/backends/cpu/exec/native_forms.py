@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.backends.cpu.codegen.fused_kernels import write
+from fdbr.backends.cpu.codegen.join_kernels import write_joins
 from fdbr.backends.cpu.codegen.loop_kernels import write_loop
 from fdbr.backends.cpu.codegen.nest_kernels import write_nest
 from fdbr.backends.cpu.codegen.small_kernels import write_small
@@ -67,8 +67,9 @@ class NativeForms:
 
     def _new(self, step: Fused | Small) -> Written:
         if isinstance(step, Fused):
-            joins = any(join_of(part) is not None for part in step.steps)
-            return (write if joins else write_nest)(step, self._passed_on, self._gapped)
+            if any(join_of(part) is not None for part in step.steps):
+                return write_joins(step)
+            return write_nest(step, self._passed_on, self._gapped)
         return write_small(step)
 
     def _key(self, step: Fused | Small, numbers: dict[Variable, int]) -> Any:

@@ -11,8 +11,8 @@ from compiler.recorded import normal, recorded
 import fdbr
 from fdbr import ops
 from fdbr.backends.cpu.codegen.formulas import is_elementwise
-from fdbr.backends.cpu.codegen.nest_kernels import write_nest
 from fdbr.backends.cpu.codegen.math import functions
+from fdbr.backends.cpu.codegen.nest_kernels import write_nest
 from fdbr.backends.cpu.codegen.scalar_functions import MODULE
 from fdbr.backends.cpu.runtime import compiling
 from fdbr.compiler.ir.program import Fused

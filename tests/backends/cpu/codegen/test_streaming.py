@@ -82,4 +82,3 @@ def test_random_programs(case):
     f, args = case
     with np.errstate(all="ignore"):
         assert_streamed(lambda *a: tree.map(lambda out: ops.tanh(out) * 2, f(*a)), *args)
-
