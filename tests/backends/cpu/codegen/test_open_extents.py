@@ -44,9 +44,9 @@ def labels(count):
 PARAMS = normal(128, 64), normal(128), normal(10, 128), normal(10)
 CASES = {
     "train step": (train_step, lambda n: (PARAMS, normal(n, 64), labels(n))),
-    "cross entropy": (cross_entropy, lambda n: (normal(20 * n, 10), labels(20 * n))),
+    "cross entropy": (cross_entropy, lambda n: (normal(n, 10), labels(n))),
     "layer norm": (layer_norm, lambda n: (normal(n, 100), normal(100), normal(100))),
-    "Adam": (adam, lambda n: (*[np.abs(normal(100 * n, seed=i)) for i in range(4)], np.float32(3))),
+    "Adam": (adam, lambda n: (*[np.abs(normal(20 * n, seed=i)) for i in range(4)], np.float32(3))),
 }
 
 
@@ -58,11 +58,11 @@ def nests():
 def test_another_number_of_examples_compiles_no_machine_code(name):
     f, args = CASES[name]
     jitted = fdbr.jit(f, compile="now")
-    jitted(*args(200))
-    jitted(*args(200))
+    jitted(*args(1200))
+    jitted(*args(1200))
     before = nests()
     assert before
-    for count in (256, 333, 1000):
+    for count in (1250, 1777, 3000):
         jitted(*args(count))
         found = tree.leaves(jitted(*args(count)))
         assert nests() <= before
