@@ -349,10 +349,10 @@ class _Lowering(NodeValues):
         step, type = self.steps_of[i][self.vector], self.pointers[i].type[1:]
         assert step is not None
         many, found, text = kind(type, self.lanes), "poison", f"getelementptr {TYPES[type]}, ptr"
-        place, far = self.pointers[i].text, self.binary("*", self.index, step)
+        at, far = self.pointers[i].text, self.binary("*", self.index, step)
         for lane in range(self.lanes):
-            place = self.add(f"{text} {place}, i64 {far.text}")
-            one = self.add(f"load {TYPES[type]}, ptr {place}")
+            at = self.add(f"{text} {at}, i64 {far.text}")
+            one = self.add(f"load {TYPES[type]}, ptr {at}")
             found = self.add(f"insertelement {many} {found}, {TYPES[type]} {one}, i64 {lane}")
             far = step
         return Value(type, found, lanes=self.lanes)
@@ -967,8 +967,8 @@ class _Lowering(NodeValues):
             type, size = source.type[1:], self.arrays[at].dtype.itemsize
             lanes, text = _BYTES // size, f"getelementptr {TYPES[type]}, ptr"
             to = self.add(f"{text} {target.text}, i64 {first.text}")
-            place = self.add(f"ptrtoint ptr {to} to i64")
-            after = self.binary("&", self.negative(Value("i8", place)), Value("i8", "63"))
+            address = Value("i8", self.add(f"ptrtoint ptr {to} to i64"))
+            after = self.binary("&", self.negative(address), Value("i8", str(_BYTES - 1)))
             head = self.called_on(
                 "smin", Value("i8", self.add(f"udiv i64 {after.text}, {size}")), count
             )
