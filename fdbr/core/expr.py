@@ -119,6 +119,8 @@ class Node:
             self.varies = detail[1]
         elif op == "reduced":
             self.level, self.varies = self.level + 1, False
+        elif op == "is_column":
+            self.varies = True
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
         return self.graph.module

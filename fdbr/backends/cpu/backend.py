@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fdbr.backends.cpu.codegen import element_code, formulas
+from fdbr.backends.cpu.codegen import element_code, formulas, step_graph
 from fdbr.backends.cpu.codegen.small_kernels import is_small
 from fdbr.backends.cpu.exec.memory.buffer_assignment import is_large
 from fdbr.backends.cpu.exec.programs import generate
@@ -37,7 +37,7 @@ class _Cpu(Backend):
         return formulas.is_total(step)
 
     def is_by_row(self, step: Instruction) -> bool:
-        if step.primitive not in element_code.BY_ROW:
+        if step.primitive not in step_graph.BY_ROW:
             return False
         x, taken, labels, out = (kind_of(o).dtype for o in (*step.operands, *step.outs))
         return x == taken == out and x in FLOATS and formulas.CODES.get(labels) in ("i4", "i8")

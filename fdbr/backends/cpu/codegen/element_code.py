@@ -8,15 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fdbr.backends.cpu.codegen.formulas import CODES, formula_of, joining_formulas
-from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction
 from fdbr.compiler.ir.reductions import join_of
 from fdbr.core.expr import Node, every
 
-__all__ = ["BY_ROW", "Elements", "cast", "cost"]
-
-BY_ROW = frozenset({op.SUBTRACT_AT_LABELS})
-"""Primitives that act on a matrix by its column ``c``; other operands have one element a row."""
+__all__ = ["Elements", "cast", "cost"]
 
 _FEW = 4  # operations of a formula that is inlined as an expression
 _INFIX = {
@@ -91,9 +87,6 @@ class Elements:
 
         Statements that must come before it are appended to ``lines``.
         """
-        if step.primitive in BY_ROW:
-            taken = cast(texts[1], codes[1], CODES[step.outs[0].kind.dtype])
-            return f"select(c == {texts[2]}, {texts[0]} - {taken}, {texts[0]})"
         formula = formula_of(step)
         assert formula is not None, step.primitive.name
         given = {

@@ -4,12 +4,12 @@ from fdbr.backends.cpu.codegen.kernel_functions import intrinsic
 from fdbr.backends.cpu.codegen.llvm_text import Builder
 from fdbr.backends.cpu.codegen.llvm_values import Value
 
-__all__ = ["HEAD", "NAMES"]
+__all__ = ["HEAD", "NAMES", "STRIDES"]
 
 # The first field of a NumPy array object after CPython's header is the address of its data: that is
 # the layout of NumPy's C interface, `PyArrayObject_fields`.
 HEAD: int = object.__basicsize__
-_STRIDES = HEAD + 24  # after the number of dimensions and the shape's address
+STRIDES = HEAD + 24  # after the number of dimensions and the shape's address
 
 
 def _entry(builder: Builder, table: Value, index: Value) -> Value:
@@ -51,7 +51,7 @@ def data(builder: Builder, table: Value, index: Value, like: Value) -> Value:
 @intrinsic
 def stride(builder: Builder, table: Value, index: Value, axis: Value) -> Value:
     """Return an array's stride along an axis, in bytes."""
-    return _entry(builder, _field(builder, _entry(builder, table, index), _STRIDES), axis)
+    return _entry(builder, _field(builder, _entry(builder, table, index), STRIDES), axis)
 
 
 @intrinsic

@@ -73,6 +73,8 @@ class LoopNest(NamedTuple):
     broadcast
         The numbers of the results that are stored for each iteration of all loops, although they
         depend on no reduced one.
+    streamed
+        The numbers of the results that are written past the caches, by non-temporal stores.
     """
 
     kept: tuple[bool, ...]
@@ -81,6 +83,7 @@ class LoopNest(NamedTuple):
     conditions: tuple[Node, ...] = ()
     totals: tuple[Total, ...] = ()
     broadcast: frozenset[int] = frozenset()
+    streamed: frozenset[int] = frozenset()
 
 
 class Schedule(NamedTuple):
@@ -108,6 +111,11 @@ class Schedule(NamedTuple):
         Whether sums are compensated only after each vectorised loop that is reduced.
     half
         Whether vectors are half as long, because the last ones would be nearly empty.
+    few
+        Whether the vectorised loop has so few vectors that one total suffices.
+    rest
+        The lanes of the last vector of the vectorised loop if it is not full, or 0; -1 if that is
+        known only when the kernel runs.
     """
 
     vector: int
@@ -118,6 +126,8 @@ class Schedule(NamedTuple):
     ragged: bool = False
     half: bool = False
     short: bool = False
+    few: bool = False
+    rest: int = -1
 
     def panelled(self, extent: int, lanes: int) -> tuple["Schedule", int]:
         """Return the schedule with panels for a vectorised loop, and the number of panels."""
@@ -135,15 +145,16 @@ class Schedule(NamedTuple):
 def text_of(nest: LoopNest, schedule: Schedule) -> str:
     """Return a nest and a schedule as text, which is the same for equal ones."""
     nodes = every([*nest.outs, *nest.conditions, *[total.node for total in nest.totals]])
-    numbers = {node: i for i, node in enumerate(nodes)}
+    order = {node: i for i, node in enumerate(nodes)}
     lines = [
-        (node.op, node.dtype.str, tuple([numbers[arg] for arg in node.args]), _detail(node))
+        (node.op, node.dtype.str, tuple([order[arg] for arg in node.args]), _detail(node))
         for node in nodes
     ]
-    roots = [tuple([numbers[node] for node in part]) for part in (nest.outs, nest.conditions)]
-    totals = [(total.how, numbers[total.node], total.left) for total in nest.totals]
+    roots = [tuple([order[node] for node in part]) for part in (nest.outs, nest.conditions)]
+    totals = [(total.how, order[total.node], total.left) for total in nest.totals]
     operands = [(access.dtype.str, access.axes) for access in nest.operands]
-    whole = nest.kept, operands, lines, roots, totals, sorted(nest.broadcast), tuple(schedule)
+    numbers = sorted(nest.broadcast), sorted(nest.streamed)
+    whole = nest.kept, operands, lines, roots, totals, *numbers, tuple(schedule)
     return f"nest{whole!r}"
 
 
@@ -157,7 +168,7 @@ def _detail(node: Node) -> Any:
 def read(text: str) -> tuple[LoopNest, Schedule]:
     """Return the nest and the schedule that a text describes."""
     found = ast.literal_eval(text.removeprefix("nest"))
-    kept, operands, lines, (outs, conditions), totals, broadcast, schedule = found
+    kept, operands, lines, (outs, conditions), totals, broadcast, streamed, schedule = found
     graph, nodes = Graph(np), []
     for op, name, args, detail in lines:
         dtype = np.dtype(name)
@@ -173,5 +184,6 @@ def read(text: str) -> tuple[LoopNest, Schedule]:
         tuple([nodes[i] for i in conditions]),
         tuple([Total(how, nodes[i], left) for how, i, left in totals]),
         frozenset(broadcast),
+        frozenset(streamed),
     )
     return nest, Schedule(*schedule)

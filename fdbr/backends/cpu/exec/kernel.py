@@ -92,12 +92,14 @@ def native(address: int, rows: int, threads: int, interruptible: bool = False) -
 def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Call:
     """Return a function that computes the same as a kernel step by step."""
     outputs = written.outputs
-    inputs = [(i, v) for i, v in enumerate(written.inputs) if is_variable(v)]
+    first = {v: i for i, v in reversed([*enumerate(written.inputs)]) if is_variable(v)}
+    inputs = [(i, v) for v, i in first.items()]
     made = [output for output in outputs if output.variable is not None]
     run = stepwise([v for _, v in inputs], steps, [output.variable for output in made])
 
     overs = [output.over for output in outputs]
-    shapes = {kind_of(v).shape for v in (*written.inputs, *overs)} - {()}
+    several = [v for v in written.inputs if is_variable(v) or kind_of(v).size != 1]
+    shapes = {kind_of(v).shape for v in (*several, *overs)} - {()}
     if all(overs) and len(shapes) == 1:
         targets = [written.inputs.index(over) for over in overs]
 

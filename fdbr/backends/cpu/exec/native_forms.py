@@ -10,13 +10,14 @@ from typing import Any
 
 import attrs
 
-from fdbr.backends.cpu.codegen.fused_kernels import write
+from fdbr.backends.cpu.codegen.join_kernels import write_joins
 from fdbr.backends.cpu.codegen.loop_kernels import write_loop
 from fdbr.backends.cpu.codegen.nest_kernels import write_nest
 from fdbr.backends.cpu.codegen.small_kernels import write_small
 from fdbr.backends.cpu.codegen.written import Written
 from fdbr.compiler.ir.loops import LOOP
 from fdbr.compiler.ir.program import Fused, Guard, Instruction, Nest, Small, Step, Variable
+from fdbr.compiler.ir.reductions import join_of
 from fdbr.compiler.passes.cse import Identities
 from fdbr.core.primitive import Primitive
 
@@ -65,10 +66,10 @@ class NativeForms:
         return NATIVE[step.primitive](step)
 
     def _new(self, step: Fused | Small) -> Written:
-        if isinstance(step, Nest):
-            return write_nest(step)
         if isinstance(step, Fused):
-            return write(step, self._passed_on, self._gapped)
+            if any(join_of(part) is not None for part in step.steps):
+                return write_joins(step)
+            return write_nest(step, self._passed_on, self._gapped)
         return write_small(step)
 
     def _key(self, step: Fused | Small, numbers: dict[Variable, int]) -> Any:

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from fdbr.backends.cpu.codegen.formulas import CODES
-from fdbr.backends.cpu.codegen.fused_kernels import write
+from fdbr.backends.cpu.codegen.nest_kernels import write_nest
 from fdbr.backends.cpu.codegen.small_kernels import is_plain_loop, write_small
 from fdbr.backends.cpu.codegen.written import Output, Written
 from fdbr.backends.cpu.exec.kernel import by_numpy
@@ -299,7 +299,7 @@ class Builder:
         elif not is_plain_loop(step):
             fused = reduction(step)
             assert fused is not None
-            self._written(fused, write(fused, (), self.natives.gapped))
+            self._written(fused, write_nest(fused, (), self.natives.gapped))
         else:
             alone = Small((step,), (out,))
             self._written(step, write_small(alone, self._lying), lying=True)

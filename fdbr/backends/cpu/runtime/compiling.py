@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from fdbr.backends.cpu.codegen import intrinsics, language, streaming
+from fdbr.backends.cpu.codegen import intrinsics, language
 from fdbr.backends.cpu.codegen.llvm_lowering import lower
 from fdbr.backends.cpu.library.matmul import register_tiles, tiles
 from fdbr.backends.cpu.runtime import machine
@@ -28,7 +28,7 @@ from fdbr.backends.cpu.runtime.machine import code_of as kept_code
 
 __all__ = ["address_of", "code_of", "find_address", "front_end", "load", "measures", "translated"]
 
-_LIBRARIES = tiles, language, intrinsics, register_tiles, streaming
+_LIBRARIES = tiles, language, intrinsics, register_tiles
 _IMPORT = re.compile(r"^from fdbr\.backends\.cpu\.([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 _ROOT = Path(__file__).parents[1]  # the folder of `fdbr.backends.cpu`
 # Characters of LLVM IR from which its passes take longer than they save: the text is that of a loop

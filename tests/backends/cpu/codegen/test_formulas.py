@@ -11,8 +11,8 @@ from compiler.recorded import normal, recorded
 import fdbr
 from fdbr import ops
 from fdbr.backends.cpu.codegen.formulas import is_elementwise
-from fdbr.backends.cpu.codegen.fused_kernels import write
 from fdbr.backends.cpu.codegen.math import functions
+from fdbr.backends.cpu.codegen.nest_kernels import write_nest
 from fdbr.backends.cpu.codegen.scalar_functions import MODULE
 from fdbr.backends.cpu.runtime import compiling
 from fdbr.compiler.ir.program import Fused
@@ -69,7 +69,7 @@ def test_loops_over_formulas_vectorise(name, dtype):
     two = len(inspect.signature(f).parameters) == 2
     x = np.abs(normal(5000)).astype(dtype)
     kernels, _ = kernels_of(lambda x: (f(x, 1 - x) if two else f(x)) * 2, x)
-    text, _ = compiling.translated(write(kernels[0]).source)
+    text, _ = compiling.translated(write_nest(kernels[0]).source)
     assert f"x {'float' if dtype == np.float32 else 'double'}>" in text
 
 

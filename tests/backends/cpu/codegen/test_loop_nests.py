@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from fdbr.backends.cpu.codegen.loop_nest import Access, LoopNest, Schedule, Total, read, text_of
 from fdbr.backends.cpu.codegen.math import functions
-from fdbr.backends.cpu.codegen.nest_lowering import PADDING, lowered, width
+from fdbr.backends.cpu.codegen.nest_lowering import PADDING, lowered, wide_totals, width
 from fdbr.backends.cpu.runtime.machine import code, placed
 from fdbr.backends.cpu.runtime.pool import launch
 from fdbr.core.expr import Graph, every
@@ -128,8 +128,8 @@ def run(nest, schedule, panels, kernel, extents, arrays):
         shape = [n if every_loop or k else 1 for n, k in zip(extents, nest.kept, strict=True)]
         outs.append(np.full(shape, 77, out.dtype))
     sizes = list(extents)
-    for x, access in zip(arrays, nest.operands, strict=True):
-        sizes += [s // x.itemsize for s, a in zip(x.strides, access.axes, strict=True) if a == "s"]
+    for access in nest.operands:
+        sizes += [k for k, a in enumerate(access.axes) if a == "s"]
     units = [n for k, n in enumerate(extents) if nest.kept[k] and k != schedule.vector]
     flat = all(nest.kept) and len(extents) == 1
     number = extents[0] if flat else math.prod(units) * (panels or 1)
@@ -138,8 +138,8 @@ def run(nest, schedule, panels, kernel, extents, arrays):
     for total in nest.totals:
         shape = [n if left else 1 for n, left in zip(extents, total.left, strict=True)]
         totals.append(np.full((parts, *shape), 77, total.node.dtype))
-        dtype = np.float64 if total.how == "sum" else total.node.dtype
-        wide.append(np.full((parts, math.prod(shape) + PADDING), 77, dtype))
+        wide.append(np.full((parts, math.prod(shape) + PADDING), 77.0))
+    wide = [wide[k] for k in wide_totals(nest)]
     failed = np.zeros(1, np.uint8)
     table = [*arrays, np.array(sizes), *outs, *totals, *wide, *[failed] * bool(nest.conditions)]
     words = array("q", map(id, table))
@@ -157,6 +157,13 @@ def test_kernels_compute_what_numpy_computes_for_all_sizes(data):
     lanes = width([*nest.outs, *nest.conditions, *[total.node for total in nest.totals]])
     if panelled:
         schedule, _ = schedule.panelled(beside, lanes)
+    known = len(nest.kept) > 1 or not nest.kept[0]  # otherwise threads share the vectorised loop
+    known = known and data.draw(st.booleans())
+    if known:
+        lanes //= 2 if schedule.half else 1
+        masked = schedule.masked if panelled else beside < lanes
+        few = data.draw(st.booleans())
+        schedule = schedule._replace(masked=masked, few=few, rest=beside % lanes)
     source = text_of(nest, schedule)
     assert text_of(*read(source)) == source
     kernel = placed("kernel", code(lowered(*read(source), objects=True)))
@@ -164,10 +171,14 @@ def test_kernels_compute_what_numpy_computes_for_all_sizes(data):
         extents = [int(n) for n in rng.integers(1, most + 1, len(nest.kept))]
         panels = 0
         if panelled:
+            lanes = width([*nest.outs, *nest.conditions, *[total.node for total in nest.totals]])
             more = 0 if beside < 4 * lanes else int(rng.integers(3)) * schedule.panel * lanes
             extents[schedule.vector] = beside + more
             like, panels = schedule.panelled(beside + more, lanes)
-            assert like == schedule
+            assert like._replace(few=False, rest=-1) == schedule._replace(few=False, rest=-1)
+        elif known:
+            more = 0 if beside < lanes else int(rng.integers(3)) * lanes
+            extents[schedule.vector] = beside + more
         elif not schedule.masked:
             extents[schedule.vector] += 16
         arrays = []

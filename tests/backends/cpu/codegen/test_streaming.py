@@ -1,21 +1,18 @@
 """What is written past the caches is what would be written into them."""
 
 import concurrent.futures
-import importlib
-from array import array
 
 import numpy as np
 import pytest
 from compiler.comparing import assert_same
 from compiler.recorded import functions, normal, treat_as_large
 from hypothesis import given
-from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, tree
-from fdbr.backends.cpu.codegen import fused_kernels
-from fdbr.backends.cpu.runtime.compiling import address_of
-from fdbr.backends.cpu.runtime.launching import launch_alone
+from fdbr.backends.cpu.codegen import nest_kernels
+from fdbr.backends.cpu.codegen.loop_nest import read
+from fdbr.backends.cpu.exec import native_forms
 
 
 def replayed(f, args):
@@ -28,18 +25,18 @@ def replayed(f, args):
 def assert_streamed(f, *args):
     """Check that a function gives the same to the bit if its results are taken to be large."""
     kernels = []
-    write = fused_kernels.write
+    write = nest_kernels.write_nest
 
     with pytest.MonkeyPatch.context() as patch:
         treat_as_large(patch)
         plain = replayed(f, args)
-        patch.setattr(fused_kernels, "_LARGE", 1)
-        patch.setattr(fused_kernels, "_ROW", (1, 1 << 16))
-        calling = importlib.import_module("fdbr.backends.cpu.exec.native_forms")
-        patch.setattr(calling, "write", lambda *a: kernels.append(write(*a)) or kernels[-1])
+        patch.setattr(nest_kernels, "_LARGE", 1)
+        patch.setattr(nest_kernels, "_ROW", (1, 1 << 16))
+        written = lambda *a: kernels.append(write(*a)) or kernels[-1]
+        patch.setattr(native_forms, "write_nest", written)
         streamed = replayed(f, args)
     assert_same(streamed, plain, ulps=0)
-    return ["stream(" in kernel.source for kernel in kernels]
+    return [bool(read(kernel.source)[0].streamed) for kernel in kernels]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -85,26 +82,3 @@ def test_random_programs(case):
     f, args = case
     with np.errstate(all="ignore"):
         assert_streamed(lambda *a: tree.map(lambda out: ops.tanh(out) * 2, f(*a)), *args)
-
-
-COPY = """
-def kernel(table, start, stop, thread):
-    out, source = data(table, 0, {code}(0)), data(table, 1, {code}(0))
-    places = data(table, 2, i8(0))
-    stream(out, places[0], source, places[1], places[2], {size})
-    settle()
-"""
-
-
-@given(
-    st.integers(0, 40), st.integers(0, 17), st.integers(0, 9), st.sampled_from(["u1", "f4", "f8"])
-)
-def test_runs_from_anywhere_to_anywhere(count, first, start, code):
-    out, source = np.zeros(80, code), np.arange(1, 81).astype(code)
-    desired = out.copy()
-    desired[first : first + count] = source[start : start + count]
-    places = np.array([first, start, count])
-    table = array("q", map(id, (out, source, places)))
-    kernel = address_of(COPY.format(code=code, size=out.itemsize))
-    launch_alone(kernel, table.buffer_info()[0], 1)
-    assert np.array_equal(out, desired)
