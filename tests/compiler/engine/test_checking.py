@@ -231,3 +231,11 @@ def test_a_pickled_copy_is_checked_too():
     copy = pickle.loads(pickle.dumps(fdbr.jit(_doubled, check=4)))
     assert type(copy) is checking.Checked
     assert copy._every == 4
+
+
+def test_the_pullback_of_what_depends_on_some_arguments_alone_is_compared():
+    checked = fdbr.jit(lambda x, y: (x * 2.0, y * 3.0), check=1, reproducible=True)
+    gradients = fdbr.grad(lambda x, y: checked(x, y)[0], (0, 1))(2.0, 5.0)
+    assert gradients == (2.0, 0.0)
+    only_one = fdbr.jit(lambda x, y: x * 2.0 + (y > 0), check=1, reproducible=True)
+    assert fdbr.grad(only_one, (0, 1))(2.0, 5.0) == (2.0, 0.0)
