@@ -52,7 +52,7 @@ def interpret(
             out = loop.iterations(body, operands, *back)
         else:
             out = apply(step.primitive, operands, dict(step.params))
-        results = out if step.several else (out,)
+        results: Sequence[Any] = out if step.several else (out,)
         if rounded is not None:
             results = [rounded(result, operands) for result in results]
         values.update(zip(step.outs, results, strict=True))

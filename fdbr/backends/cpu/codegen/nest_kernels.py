@@ -209,11 +209,11 @@ class _Nest:
             if type(operand) is Variable and operand in self.in_place:
                 apart[i] = self.in_place[operand]
                 sizes += [own[0] for _, own in self.loops[: len(self.loops) - apart[i]]]
-        over = [o.over for o in outputs if o.over is not None]
+        donated = [o.over for o in outputs if o.over is not None]
         size = math.prod(nest.domain)
         return Written(
             text_of(loops, schedule),
-            (*inputs, np.array(sizes, np.int64), *over),
+            (*inputs, np.array(sizes, np.int64), *donated),
             tuple(outputs),
             rows,
             size // rows * sum(map(cost, nest.steps)),

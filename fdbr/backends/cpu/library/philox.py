@@ -26,7 +26,7 @@ def _random_words(xp: Any, key: Any, start: Any, *, shape: tuple[int, ...], use:
         generator = _idle.pop()
     except IndexError:
         generator = np.random.Philox(key=0)
-    generator.state = {
+    state: Any = {  # tuples take half the time that arrays do
         "bit_generator": "Philox",
         "state": {"counter": (first, 0, 0, use), "key": key},
         "buffer": _NOTHING,
@@ -34,6 +34,7 @@ def _random_words(xp: Any, key: Any, start: Any, *, shape: tuple[int, ...], use:
         "has_uint32": 0,
         "uinteger": 0,
     }
+    generator.state = state
     words = generator.random_raw(math.prod(shape)).reshape(shape)
     _idle.append(generator)
     return words
