@@ -126,9 +126,8 @@ def _rounded(operands: Sequence[Any]) -> frozenset[float]:
     """Return the numbers among operands, rounded to each floating dtype."""
     found = [float(number) for number in map(_number_of, operands) if number is not None]
     most = np.finfo(np.float32).max
-    return frozenset(
-        np.dtype(dtype).type(x).item() for x in found if abs(x) <= most for dtype in FLOATS
-    )
+    kinds: list[Any] = [np.float32, np.float64]
+    return frozenset(kind(x).item() for x in found if abs(x) <= most for kind in kinds)
 
 
 def _number_of(operand: Any) -> Any:

@@ -256,8 +256,8 @@ def test_errors_say_what_the_language_lacks_and_where():
     assert "range is of integers" in refused("for i in range(a[0]):\n    pass", "f8")
     assert "as many values" in refused("x, y = 1, 2, 3")
     assert "one target" in refused("x = y = 1")
+    text = source("x = fill(a, stop, a[0])", [("a", "f8")])
     with pytest.raises(KernelError, match="gives nothing"):
-        text = source("x = fill(a, stop, a[0])", [("a", "f8")])
         lower(text, compiling._scope() | OWN)
     assert "not used" in refused("start + 1")
     assert "f8 % f8" in refused("x = a[0] % a[0]", "f8")
