@@ -230,6 +230,7 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     positions, names = _float_parameters(function)
 
+    @functools.wraps(function)
     def in_float32(x: Any, /, *args: Any, **params: Any) -> Any:
         for position in positions:
             if position < len(args) and isinstance(args[position], np.generic):
@@ -251,35 +252,7 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
             tuple(_rounded(part, to) for part in out) if type(out) is tuple else _rounded(out, to)
         )
 
-    return _unless_usual(function, in_float32)
-
-
-def _unless_usual(function: Callable[..., Any], unusual: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls ``function`` for wide NumPy arrays, and else ``unusual``.
-
-    It is spelled out, because packing arguments takes as long as a small array's operation.
-    """
-    parameters = list(inspect.signature(function).parameters.values())
-    _, names = _float_parameters(function)
-    heads = [p.name if p.default is p.empty else f"{p.name}=None" for p in parameters]
-    keywords = [p.kind is p.KEYWORD_ONLY for p in parameters]
-    given = [f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name for p in parameters]
-    if any(keywords):
-        heads.insert(keywords.index(True), "*")
-    first = parameters[0].name
-    numbers = "".join(f" and not isinstance({name}, generic)" for name in sorted(names))
-    source = (
-        f"def call({', '.join(heads)}):\n"
-        f" if type({first}) is array and {first}.itemsize > 2{numbers}:\n"
-        f"  return function({', '.join(given)})\n"
-        f" return unusual({', '.join(given)})\n"
-    )
-    scope = {"function": function, "unusual": unusual, "array": np.ndarray, "generic": np.generic}
-    exec(source, scope)
-    call: Any = functools.wraps(function)(scope["call"])
-    call.__defaults__ = function.__defaults__
-    call.__kwdefaults__ = function.__kwdefaults__
-    return call
+    return in_float32
 
 
 def _float_parameters(function: Callable[..., Any]) -> tuple[tuple[int, ...], frozenset[str]]:

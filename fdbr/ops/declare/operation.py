@@ -65,7 +65,7 @@ def operation(
     parameters = list(inspect.signature(value).parameters.values())[1:]
     apply = dispatch_view if stated.view else dispatch
     scope = {"dispatch": apply, "primitive": primitive, "none": {}, "hook": hook, "np": np}
-    scope |= {"array": np.ndarray, "explained": EXPLAINED}
+    scope |= {"array": np.ndarray, "explained": EXPLAINED, "__name__": __name__}
     scope |= {f"default_{p.name}": p.default for p in parameters}
     exec(_call_source(parameters), scope)
     function: Any = scope["call"]

@@ -320,6 +320,7 @@ class FreeVariables:
         space = function.__globals__
         self._waiting.append(getattr(function, "__wrapped__", None))
         if is_ours(space):
+            self._waiting.append(getattr(function, "primitive", None))  # an operation's definition
             return
         module = str(space.get("__name__"))
         self._refuse(impure_function(module, function.__name__))
