@@ -51,9 +51,10 @@ def user_source() -> Source | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        # What fdbr makes of source text has no file, and belongs to no module.
+        # Code that fdbr makes of source text has no file, and no module or one of fdbr.
+        module = str(frame.f_globals.get("__name__", "fdbr"))
         if _is_users(code.co_filename) and (
-            code.co_filename != "<string>" or "__name__" in frame.f_globals
+            code.co_filename != "<string>" or module.partition(".")[0] != "fdbr"
         ):
             return _source(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back

@@ -208,15 +208,13 @@ def test_custom_rules_see_traced_values_of_a_transformation_around_a_jitted_func
 
 
 def peak(f, *args):
-    """The least of three, because threads of earlier tests may allocate memory meanwhile."""
-    found = []
-    for _ in range(4):
-        gc.collect()
-        tracemalloc.start()
-        f(*args)
-        found.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    return min(found[1:])
+    f(*args)
+    gc.collect()
+    tracemalloc.start()
+    f(*args)
+    found = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found
 
 
 def planned(jitted):

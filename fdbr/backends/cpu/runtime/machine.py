@@ -285,7 +285,7 @@ def _contents(path: Path) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
             raise OSError(f"{path} is not a kernel's file")
-        return file.read(_MOST)
+        return file.read(status.st_size)  # a bound instead would be allocated whole
 
 
 def _prune(folder: Path, most: int = _MOST) -> None:
