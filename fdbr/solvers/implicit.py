@@ -174,7 +174,7 @@ def _iterative_solve(
                     v = compute(by_host, own, outs, False)[0]
                 else:
                     v = _dense_solve(jacfwd(lambda v: product(at, v))(ops.zeros_like(b)), b)
-                return v, ~carry[1]
+                return v, ops.logical_not(carry[1])
 
             # Hardly ever needed, so it must not be computed before the loop.
             consts = [leaves[i] for i in arrays]
