@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from ops.cases import CASES, Case, bent, few
 from ops.laws import example
 from ops.reasons import DECIDING, WITHOUT_DERIVATIVE, X
+from sharing import shared
 
 import fdbr
 from compiler.comparing import ULPS, assert_same, optimised, plainly
@@ -76,7 +77,7 @@ def once(case: Case, test: Any) -> None:
     test(found[-1])
 
 
-@every_case
+@pytest.mark.parametrize("case", shared(CASES), ids=repr)
 def test_values_and_gradients_are_bitwise_those_of_eager_mode(case):
     def test(args):
         check(plainly(case.function), case.function, points(args, "f4"), 0)

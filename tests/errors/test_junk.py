@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from errors.junk import calls, functions, is_named, is_of_test, raised_by
 from errors.junk import junk as junk_of_arrays
+from sharing import shared
 
 import fdbr
 from fdbr import nn, ops, random, train, tree
@@ -39,7 +40,7 @@ def ending():
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", shared(list(FUNCTIONS)))
 def test_junk_is_refused_by_name_or_has_a_meaning(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some may be the name of a file
     wrong = []

@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pytest
 from ops.short import every_short_dtype
+from sharing import shared
 
 import fdbr
 from fdbr import nn, train, tree
@@ -38,7 +39,7 @@ def test_every_public_layer_has_a_case():
     assert not layers - {case.name.split()[0] for case in CASES}
 
 
-@each
+@pytest.mark.parametrize("case", shared(CASES), ids=repr)
 def test_derivatives_by_inputs_and_parameters_are_right(case):
     layer, inputs, _ = made(case)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from sharing import shared
 
 import fdbr
 from fdbr import tree
@@ -36,7 +37,7 @@ def in_dtypes(args: Any, dtypes: Any) -> Any:
     )
 
 
-@every_case
+@pytest.mark.parametrize("case", shared(CASES), ids=repr)
 def test_derivatives_of_two_orders_are_those_of_differences(case):
     @few(20)
     @given(case.arguments)
