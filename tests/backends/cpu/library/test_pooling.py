@@ -45,7 +45,7 @@ def everything(x, setting):
 
 
 @given(pools())
-@settings(max_examples=100)
+@settings(max_examples=70)
 def test_a_kernel_finds_the_same_elements_and_places(case):
     found = []
     for least in (0, 1 << 60):

@@ -39,7 +39,7 @@ def _with_gradients(values, settings):
 
 
 @given(convolutions(), st.booleans())
-@settings(max_examples=120)
+@settings(max_examples=80)
 def test_values_and_gradients_are_those_by_columns(case, spoiled):
     values, settings = case
     if spoiled:
