@@ -51,7 +51,7 @@ def test_derivatives_of_two_orders_are_those_of_differences(case):
 @pytest.mark.slow
 @every_case
 def test_gradients_have_the_dtypes_of_their_operands_and_agree_with_float64(case):
-    @few(4)
+    @few(10)
     @given(case.arguments)
     def check(args):
         desired = gradient(case, args)

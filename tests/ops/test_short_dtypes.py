@@ -33,7 +33,7 @@ def derivatives(function: Any, args: Any) -> tuple[Any, Any, Any]:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("case", {case.op: case for case in CASES}.values(), ids=repr)
 def test_operations_are_differentiated_in_dtypes_of_16_bits(case: Case) -> None:
-    @few(3)
+    @few(8)
     @given(case.arguments)
     def check(args: Any) -> None:
         for dtype in SHORT:
