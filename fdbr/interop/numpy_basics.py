@@ -330,6 +330,7 @@ def of_parts(xp: Any, x: Any, y: Any) -> Any:
     """The complex numbers of these parts, whatever they are: ``x + 1j * y`` makes NaN of infinities
     and loses the sign of zeros.
     """
+    x, y = xp.asarray(x), xp.asarray(y)
     out = xp.empty(np.broadcast_shapes(x.shape, y.shape), xp.result_type(x.dtype, "complex64"))
     out.real, out.imag = x, y
     return out
