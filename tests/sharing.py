@@ -1,11 +1,12 @@
-"""Cases of a long list, a share of which run with the fast tests and the others with the slow."""
+"""Shares of long lists of cases: for the fast tests, the slow ones, and thorough runs."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-__all__ = ["shared"]
+__all__ = ["sampled", "shared"]
 
 
 def shared(cases: Sequence[Any], parts: int = 2) -> list[Any]:
@@ -14,3 +15,11 @@ def shared(cases: Sequence[Any], parts: int = 2) -> list[Any]:
         pytest.param(case, marks=pytest.mark.slow) if i % parts else case
         for i, case in enumerate(cases)
     ]
+
+
+def sampled(cases: Sequence[Any], start: int, parts: int = 2) -> Sequence[Any]:
+    """Return every ``parts``-th case from a position on, and all in a thorough run.
+
+    Laws that start at other positions have other cases, so that each case is among those of some.
+    """
+    return cases if settings.default.max_examples > 100 else cases[start::parts]

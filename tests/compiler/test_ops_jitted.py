@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from ops.cases import CASES, Case, bent, few
 from ops.laws import example
 from ops.reasons import DECIDING, WITHOUT_DERIVATIVE, X
-from sharing import shared
+from sharing import sampled, shared
 
 import fdbr
 from compiler.comparing import ULPS, assert_same, optimised, plainly
@@ -24,7 +24,6 @@ SHARE = 1 if THOROUGH else 3  # of the cases, that are batched
 # What is left of a derivative after its terms have cancelled has fewer digits.
 CANCELLING = {"batch_norm": 64, "instance_norm": 64, "softmax": 16}
 
-every_case = pytest.mark.parametrize("case", CASES, ids=repr)
 
 
 def points(args: Any, dtype: str) -> Any:
@@ -87,7 +86,7 @@ def test_values_and_gradients_are_bitwise_those_of_eager_mode(case):
 
 
 @pytest.mark.slow
-@every_case
+@pytest.mark.parametrize("case", sampled(CASES, 0), ids=repr)
 def test_values_and_gradients_agree_with_passes_and_in_a_thorough_run_with_kernels(case):
     jit = fdbr.jit if THOROUGH else optimised
 

@@ -244,6 +244,7 @@ REAL_CASES: dict[str, str] = {
     "linalg.cholesky-upper": "the case multiplies by a transpose: see cholesky-complex",
     "linalg.eig-turning": "the case counts on pairs of conjugate eigenvalues: see eig-complex",
     "linalg.det-its cofactors": "the case takes the gradient of a real function",
+    "real-of a number made of its parts": "the parts of a complex number are real",
 }
 """Cases of other operations that make sense for real numbers alone: why."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from sharing import sampled
 
 import fdbr
 from fdbr import ops, tree
@@ -56,7 +57,7 @@ def after_the_first(case: Case, check: Callable[[Any], None], share: int = 20) -
 
 
 @pytest.mark.slow
-@every_case
+@pytest.mark.parametrize("case", sampled(CASES, 0), ids=repr)
 def test_vmap_agrees_with_a_loop_in_every_order(case):
     order = 1  # for the first example, which is the simplest
 
@@ -71,7 +72,7 @@ def test_vmap_agrees_with_a_loop_in_every_order(case):
 
 
 @pytest.mark.slow
-@every_case
+@pytest.mark.parametrize("case", sampled(CASES, 1), ids=repr)
 def test_every_transformation_agrees_in_float32(case):
     order = 2 if THOROUGH else 1  # of complex numbers it is 2 in any case
     after_the_first(
