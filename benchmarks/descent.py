@@ -17,11 +17,11 @@ def fdbr(loss: Loss, model: Any, rate: float) -> tuple[Step, Any]:
     from fdbr import device_get, train, value_and_grad
 
     optimizer = train.optim.sgd(rate)
-    slope = value_and_grad(loss)
+    value_and_gradient = value_and_grad(loss)
 
     def step(state: Any, batch: Any) -> tuple[Any, Any]:
         model, memory = state
-        value, updates = slope(model, batch)
+        value, updates = value_and_gradient(model, batch)
         # One name for both, so that the gradient's memory is free when the updates are applied.
         updates, memory = optimizer.update(updates, memory, model)
         return (train.optim.apply_updates(model, updates), memory), value
@@ -90,9 +90,9 @@ def autograd_cross_entropy(logits: Any, labels: Any) -> Any:
     return np.mean(logsumexp(logits, axis=-1) - chosen)
 
 
-def _pure(slope: Callable[..., Any], rate: float) -> Step:
+def _pure(value_and_gradient: Callable[..., Any], rate: float) -> Step:
     def step(parameters: Any, batch: Any) -> tuple[Any, Any]:
-        value, gradient = slope(parameters, batch)
+        value, gradient = value_and_gradient(parameters, batch)
         return mapped(lambda p, g: p - rate * g, parameters, gradient), value
 
     return step

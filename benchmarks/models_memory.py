@@ -25,9 +25,9 @@ def _fdbr(name: str, jitted: bool) -> Any:
 
     model = getattr(nn.models, name).init(fdbr.random.key(0))
     x = np.ones(IMAGE, np.float32)
-    slope = fdbr.grad(lambda model: ops.softmax_cross_entropy(model(x), np.array([3])))
-    slope = fdbr.jit(slope) if jitted else slope
-    return lambda: slope(model)
+    gradient_of_loss = fdbr.grad(lambda model: ops.softmax_cross_entropy(model(x), np.array([3])))
+    gradient_of_loss = fdbr.jit(gradient_of_loss) if jitted else gradient_of_loss
+    return lambda: gradient_of_loss(model)
 
 
 def _torch(name: str) -> Any:

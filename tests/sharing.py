@@ -10,7 +10,7 @@ __all__ = ["sampled", "shared"]
 
 
 def shared(cases: Sequence[Any], parts: int = 2) -> list[Any]:
-    """Return all cases, of which all but every ``parts``-th are marked as slow."""
+    """Return all cases, and mark all but every ``parts``-th as slow."""
     return [
         pytest.param(case, marks=pytest.mark.slow) if i % parts else case
         for i, case in enumerate(cases)

@@ -25,7 +25,6 @@ SHARE = 1 if THOROUGH else 3  # of the cases, that are batched
 CANCELLING = {"batch_norm": 64, "instance_norm": 64, "softmax": 16}
 
 
-
 def points(args: Any, dtype: str) -> Any:
     """Two points for a function: the arguments, and others like them."""
     cast = tuple(x.astype(dtype) if x.dtype.kind == "f" else x for x in args)

@@ -279,7 +279,7 @@ class _Check:
             with without_effects():
                 exact = steps()[i]
                 distances = [_distance(steps(rounded)[i], exact) for _ in range(_MOVES)]
-        except Exception:
+        except Exception:  # a step has no value for the moved results
             return 0.0
         return max((d for d in distances if d < math.inf), default=0.0)
 
