@@ -26,7 +26,7 @@ from fdbr.transforms.vmap import vmap
 from fdbr.tree import buffer, frozen, static
 
 if typing.TYPE_CHECKING:
-    from fdbr import debug, distributed, distributions, nn, testing, train
+    from fdbr import debug, distributed, distributions, nn, testing, train, vision
 
 __all__ = [
     "DonatedError",
@@ -72,6 +72,7 @@ __all__ = [
     "tree",
     "typed",
     "value_and_grad",
+    "vision",
     "vjp",
     "vmap",
     "while_loop",
@@ -87,6 +88,6 @@ sys.modules["fdbr.backend"] = backend  # `import fdbr.backend` finds it by its p
 
 def __getattr__(name: str) -> typing.Any:
     """A part that is loaded when it is first asked for, which saves half of the time."""
-    if name in ("debug", "distributed", "distributions", "nn", "testing", "train"):
+    if name in ("debug", "distributed", "distributions", "nn", "testing", "train", "vision"):
         return importlib.import_module(f"fdbr.{name}")
     raise AttributeError(f"module 'fdbr' has no attribute {name!r}")

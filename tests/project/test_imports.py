@@ -18,14 +18,14 @@ ROOT = Path(fdbr.__file__).parent
 FLOORS = (
     *("pytrees", "errors", "core", "ops", "tree", "random", "transforms", "interop", "compiler"),
     *("control_flow", "solvers", "distributions", "backends", "testing", "debug", "nn", "train"),
-    "distributed",
+    *("distributed", "vision"),
 )
 """The packages of fdbr, from the lowest floor to the highest."""
 
 # `asarray` stacks what it is given, and `stack` takes what `asarray` takes.
 MUTUAL = {("fdbr.ops.shape.creation", "fdbr.ops.shape.manipulation")}
 # Parts that `import fdbr` does not load, but their first use does.
-LATER = ("debug", "distributed", "distributions", "nn", "testing", "train")
+LATER = ("debug", "distributed", "distributions", "nn", "testing", "train", "vision")
 
 
 def modules() -> dict[str, Path]:
