@@ -9,6 +9,7 @@ import numpy as np
 from fdbr.errors.public import public
 from fdbr.train.augment.geometry import drawn_part
 from fdbr.train.augment.pixels import draws, span
+from fdbr.vision.boxes import box_iou
 from fdbr.vision.transforms.fields import Example
 from fdbr.vision.transforms.geometry import crop, expand, flip, part_at, resize, rotate, sized
 
@@ -198,7 +199,8 @@ def random_crop_with_constraints(
     top = (drawn[2] * (height - rows + 1)).astype(int)
     left = (drawn[3] * (width - columns + 1)).astype(int)
     parts = np.stack([top, left, top + rows, left + columns], axis=-1)
-    overlaps = _overlaps(parts, boxes)
+    overlaps = box_iou(parts.reshape(-1, 4).astype(float), boxes.astype(float))
+    overlaps = overlaps.reshape(len(constraints), trials, -1)
     least, most = overlaps.min(-1), overlaps.max(-1)
     choices = [(0, 0, height, width)]
     for i, (lower, upper) in enumerate(constraints):
@@ -212,15 +214,6 @@ def random_crop_with_constraints(
         slice(left, right),
         allow_outside_center=allow_outside_center,
     )
-
-
-def _overlaps(parts: Any, boxes: Any) -> Any:
-    """The intersections over unions of parts, of any axes, and boxes."""
-    parts = parts[..., None, :]
-    sides = np.minimum(parts[..., 2:], boxes[:, 2:]) - np.maximum(parts[..., :2], boxes[:, :2])
-    common = np.maximum(sides, 0).prod(-1)
-    areas = (parts[..., 2:] - parts[..., :2]).prod(-1), (boxes[:, 2:] - boxes[:, :2]).prod(-1)
-    return common / (areas[0] + areas[1] - common)
 
 
 @public("fdbr.vision.transforms")

@@ -12,6 +12,7 @@ import numpy as np
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe
 from fdbr.train.augment.pixels import finish
+from fdbr.vision.boxes import masks_to_boxes
 from fdbr.vision.transforms.fields import Example, is_of_objects
 
 __all__ = ["Movement", "filling", "kept", "move", "placed", "shifted"]
@@ -137,13 +138,7 @@ def _extents(example: Example) -> Any:
     if "boxes" in example:
         return example["boxes"]
     if "masks" in example:
-        masks = example["masks"]
-        boxes = np.zeros((len(masks), 4))
-        for axis in (0, 1):
-            line = masks.any(axis=2 - axis)
-            boxes[:, axis] = line.argmax(1)
-            boxes[:, axis + 2] = line.shape[1] - line[:, ::-1].argmax(1)
-        return boxes * masks.any(axis=(1, 2))[:, None]
+        return masks_to_boxes(example["masks"])
     if "points" in example:
         points = example["points"]
         shown = example.get("visible", np.ones(points.shape[:2], bool))[:, :, None]
