@@ -384,7 +384,7 @@ def _resizing(old: tuple[int, int], new: tuple[int, int], mode: str) -> Movement
 
 
 def resized(array: Any, size: tuple[int, int], mode: str) -> Any:
-    """Resize channels, of which there may be none."""
+    """Resize channels; there may be none."""
     if not len(array):
         return np.empty((0, *size), array.dtype)
     if array.dtype.kind != "i":

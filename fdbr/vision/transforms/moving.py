@@ -1,4 +1,4 @@
-"""How a movement of a picture is applied to all fields of an example.
+"""One movement of a picture, applied to all fields of an example.
 
 Coordinates are continuous: the pixel in row i and column j covers ``[i, i + 1) x [j, j + 1)``.
 """
