@@ -23,7 +23,13 @@ SHORT = {
     "vae": ["--epochs", "1"],
     "word2vec": ["--epochs", "1", "--batch-size", "20000", "--units", "8"],
 }
-OWN = ("learning_rate_range", "mnist", "sentences", "sweep")  # which have tests of their own
+OWN = (
+    "face_detector",
+    "learning_rate_range",
+    "mnist",
+    "sentences",
+    "sweep",
+)  # which have tests of their own
 DISTRIBUTED = (
     "dcgan_distributed",
     "mnist_distributed",

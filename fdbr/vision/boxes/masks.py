@@ -262,7 +262,7 @@ def paste_masks(
     >>> from fdbr import vision
     >>> pasted = vision.paste_masks(np.ones((1, 28, 28)), np.array([[2.0, 1, 8, 5]]), (10, 10))
     >>> vision.masks_to_boxes(pasted)
-    array([[2., 1., 9., 6.]], dtype=float32)
+    array([[1., 0., 9., 6.]], dtype=float32)
     """
     across_first = checked_format("paste_masks", box_format)
     masks = floating(_checked_masks("paste_masks", "masks", masks))
