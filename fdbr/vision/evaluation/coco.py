@@ -133,7 +133,7 @@ class COCO:
             visible = of.get("visible", np.ones(of["points"].shape[:2])).astype(bool)
             points = np.where(visible[..., None], of["points"].astype(float), 0)
             triples = np.concatenate([points[..., ::-1], visible[..., None] * 2], axis=-1)
-            columns["keypoints"] = triples.reshape(len(points), -1).tolist()
+            columns["keypoints"] = triples.reshape(len(points), 3 * points.shape[1]).tolist()
             columns["num_keypoints"] = visible.sum(axis=1).tolist()
             if "visible" not in of:  # predictions have the box of their points, as in pycocotools
                 boxes = np.concatenate([f(points, axis=1) for f in (_least, _most)], axis=-1)
@@ -180,7 +180,7 @@ class COCO:
             values = values[..., a, m]  # thresholds, then points of recall, then classes
             if iou != _ALL:
                 values = values[np.isclose(run.params.iouThrs, float(iou))]
-            values = values.reshape(-1, len(labels))
+            values = np.reshape(values, (int(np.prod(values.shape[:-1])), len(labels)))
             each = np.full(count, np.nan)
             # pycocotools marks classes without objects by -1, at all thresholds.
             each[labels] = np.where((values == -1).any(axis=0), np.nan, values.mean(axis=0))

@@ -194,6 +194,8 @@ def test_figures_are_those_of_torchmetrics(data):
     detection = pytest.importorskip(
         "torchmetrics.detection", reason="torchmetrics is not installed"
     )
+    if not any_found(data):  # torchmetrics has -1 for no predictions at all, even of recalls
+        return
     for by, figures in [
         ("bbox", evaluation.detection_coco(
             (data["found_boxes"], data["found_labels"], data["scores"]),
