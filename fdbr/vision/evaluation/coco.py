@@ -215,7 +215,7 @@ def detection_coco(
     ----------
     predicted
         `fdbr.vision.Detections`, or a tuple of its fields, of as many images: ragged or padded.
-        Fields may be iterators, of which one image is held at a time.
+        Fields may be iterators: one image is held at a time.
     truths
         `fdbr.vision.Truths`, or a tuple ``(boxes, labels)``.  Without it, ``predicted`` are pairs
         ``(prediction, example)`` as `predict_each` yields.

@@ -127,7 +127,7 @@ def evaluate_detection_voc(
     jit
         Whether ``predict`` is called with ``jit=True``.
     label_names
-        The names of the classes, of which each gets its own metric.
+        The names of the classes; each class gets its own metrics.
     comm
         The ranks, or `None` for one process.
     iou, eleven_points

@@ -148,7 +148,7 @@ def detection_voc(
     ----------
     predicted
         `fdbr.vision.Detections`, or a tuple of its fields, of as many images: ragged or padded.
-        Fields may be iterators, of which one image is held at a time.
+        Fields may be iterators: one image is held at a time.
     truths
         `fdbr.vision.Truths`, or a tuple ``(boxes, labels)``.  Without it, ``predicted`` are pairs
         ``(prediction, example)`` as `predict_each` yields.
@@ -202,7 +202,7 @@ def detection_voc_curves(
     classes: int | None = None,
     box_format: str = "yxyx",
 ) -> tuple[list[Any], list[Any]]:
-    """Return the precisions and recalls of a detector, of which `detection_voc` is the average.
+    """Return the precisions and recalls of a detector, which `detection_voc` averages.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def instances_voc_curves(
     iou: float = 0.5,
     classes: int | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """Return the precisions and recalls of instance masks, of which `instances_voc` is the average.
+    """Return the precisions and recalls of instance masks, which `instances_voc` averages.
 
     Parameters
     ----------
