@@ -8,6 +8,8 @@ keys ``image``, ``boxes``, ``labels``, ``masks``, ``points``, ``visible``, ``lab
 
 from fdbr.vision import boxes, datasets, drawing, evaluation, models, transforms
 from fdbr.vision.boxes import *  # noqa: F403
+from fdbr.vision.checking import check_dataset, check_example
+from fdbr.vision.files import read_image, write_image
 from fdbr.vision.results import Detections, Instances, Keypoints, Truths, pad, unpad
 
 __all__ = [
@@ -15,13 +17,17 @@ __all__ = [
     "Instances",
     "Keypoints",
     "Truths",
+    "check_dataset",
+    "check_example",
     "datasets",
     "drawing",
     "evaluation",
     "models",
     "pad",
+    "read_image",
     "transforms",
     "unpad",
+    "write_image",
 ]
 __all__ += boxes.__all__
 __dir__ = __all__.copy  # `dir` shows the public names alone

@@ -1,4 +1,4 @@
-"""What models of vision return, and the truths that they are trained with."""
+"""Results of models of vision, and the truths that they are trained with."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ PADDING = -1
 
 
 class Detections(NamedTuple):
-    """The objects found in images: what `predict` of a detector returns.
+    """The objects found in images, which `predict` of a detector returns.
 
     A result is *ragged* or *padded*.  Fields of a ragged one are tuples with an array for each
     image, of R objects, where R differs between images.  Fields of a padded one are arrays with

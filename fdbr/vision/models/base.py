@@ -1,4 +1,4 @@
-"""What all detectors share, and what all segmenters share."""
+"""The base classes of detectors and of segmenters."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
