@@ -169,7 +169,7 @@ def coco_keypoints(
 
 @attrs.frozen(eq=False)
 class _Index:
-    """What a file of annotations tells about all pictures."""
+    """The content of a file of annotations about all pictures."""
 
     function: str
     path: str
