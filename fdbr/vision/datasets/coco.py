@@ -169,7 +169,7 @@ def coco_keypoints(
 
 @attrs.frozen(eq=False)
 class _Index:
-    """What a file of annotations tells about all pictures."""
+    """The content of a file of annotations, with the pictures in the order of their ids."""
 
     function: str
     path: str
