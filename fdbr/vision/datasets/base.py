@@ -298,7 +298,7 @@ def instances_of(label_map: Any, object_map: Any) -> tuple[Any, Any, Any]:
 
 
 def _inconsistency(example: Mapping[str, Any], classes: int) -> str:
-    """Return a description of an error in an example; empty if there is none."""
+    """Describe the first contradiction in an example; return an empty string if there is none."""
     sizes = {
         name: example[name].shape[-2:]
         for name in ("image", "masks", "label_map", "segment_map")
@@ -338,7 +338,7 @@ def _inconsistency(example: Mapping[str, Any], classes: int) -> str:
 
 @attrs.frozen
 class Layout:
-    """The paths of the files of a data set.
+    """The folders in which a data set has its files.
 
     Attributes
     ----------

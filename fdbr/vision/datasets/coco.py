@@ -169,7 +169,7 @@ def coco_keypoints(
 
 @attrs.frozen(eq=False)
 class _Index:
-    """The content of a file of annotations about all pictures."""
+    """The content of a file of annotations, with the pictures in the order of their ids."""
 
     function: str
     path: str

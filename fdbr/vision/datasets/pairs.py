@@ -201,7 +201,7 @@ class _Pairs(View):
     @indices.default
     def _drawn(self) -> Any:
         key = random.fold_in(self.key, self.epoch)
-        drawn = pair_indices(key, *self.labels, self.count, self.positive)
+        drawn = pair_indices(key, self.labels[0], self.labels[1], self.count, self.positive)
         return lock(np.stack(drawn, axis=1))
 
     def __len__(self) -> int:
@@ -303,4 +303,5 @@ def mix_up_pairs(pairs: Any, classes: int, key: Any, alpha: float = 1.0) -> Any:
 
 
 def _mixed(classes: int, alpha: float, key: Any, pair: Any) -> dict[str, Any]:
-    return mix_up(key, *pair, classes, alpha)
+    first, second = pair
+    return mix_up(key, first, second, classes, alpha)

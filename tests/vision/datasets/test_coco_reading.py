@@ -1,6 +1,7 @@
 """COCO's annotations are read as pycocotools reads them."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -161,3 +162,22 @@ def test_a_panoptic_map_with_an_unknown_number_is_damaged(tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match="has no segments_info"):
         datasets.coco_panoptic(tmp_path)
+
+
+def test_polygons_without_pycocotools_name_the_extra(tmp_path, monkeypatch):
+    folders.coco(tmp_path)
+    monkeypatch.setitem(sys.modules, "pycocotools.mask", None)
+    dataset = datasets.coco_instances(tmp_path)
+    assert dataset[0]["masks"].shape[0] == 0
+    with pytest.raises(ImportError, match=r"needs pycocotools; .*fdbr\[vision\]"):
+        dataset[2]
+    assert datasets.select(dataset, "labels")[2]["labels"].tolist() == [0]
+
+
+def test_missing_folders_of_pictures_are_named(tmp_path):
+    folders.coco(tmp_path)
+    with pytest.raises(FileNotFoundError, match="has no photos"):
+        datasets.coco_boxes(tmp_path, images="photos")
+    (tmp_path / "train2017").rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match=r"has no train2017.*train2017 or images/train2017"):
+        datasets.coco_boxes(tmp_path)
