@@ -224,10 +224,11 @@ def main(arguments: list[str] | None = None) -> vision.Keypoints:
         print(f"{path.name}: {len(found.boxes[i])} faces")
         for box, score in zip(found.boxes[i], found.scores[i], strict=True):
             print(f"  {np.array2string(box, precision=1)}, score {score:.3f}")
-        ax = Figure(layout="constrained").subplots()
+        figure = Figure(layout="constrained")
+        ax = figure.subplots()
         vision.drawing.draw_boxes(image, found.boxes[i], scores=found.scores[i], ax=ax)
         vision.drawing.draw_points(image, found.points[i], ax=ax)
-        ax.figure.savefig(given.out / f"faces_{i}.png")
+        figure.savefig(given.out / f"faces_{i}.png")
     return found
 
 

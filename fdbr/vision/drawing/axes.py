@@ -360,7 +360,7 @@ def draw_label_map(
         patches = optional("vision.drawing.draw_label_map", "matplotlib.patches", "vision")
         handles = [
             patches.Patch(color=table[i] / 255, label=str(i) if names is None else names[i])
-            for i in shown
+            for i in shown.tolist()
         ]
         if handles:
             ax.legend(handles=handles, bbox_to_anchor=(1, 1), loc="upper left")

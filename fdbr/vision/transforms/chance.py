@@ -259,8 +259,10 @@ def random_expand(key: Any, example: Any, max_ratio: float = 4.0, fill: Any = 0)
         )
     ratio, *where = draws(key, 3)
     canvas = [int(length * (1 + (max_ratio - 1) * ratio)) for length in size]
-    offsets = [int(at * (new - old + 1)) for at, new, old in zip(where, canvas, size, strict=True)]
-    return expand(found, canvas, *offsets, fill=fill)
+    top, left = (
+        int(at * (new - old + 1)) for at, new, old in zip(where, canvas, size, strict=True)
+    )
+    return expand(found, canvas, top, left, fill)
 
 
 @public("fdbr.vision.transforms")

@@ -1,5 +1,6 @@
 """Colours of examples; those of `fdbr.train.augment` take an image alone."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ def random_distort(
     ).T
     *coins, late = np.less(draws(random.fold_in(key, 0), 5), 0.5)
     amounts = least + (most - least) * draws(random.fold_in(key, 1), 4)
-    steps = [np.add, np.multiply, saturated, hue_shifted]
+    steps: list[Callable[[Any, Any], Any]] = [np.add, np.multiply, saturated, hue_shifted]
     values = image.astype(np.result_type(image, np.float32))
     for i in (0, 2, 3, 1) if late else (0, 1, 2, 3):
         if coins[i]:

@@ -560,7 +560,7 @@ def rotate(
         )
     quarters, rest = divmod(degrees, 90)
     if rest == 0:
-        cos, sin = [(1, 0), (0, 1), (-1, 0), (0, -1)][int(quarters) % 4]
+        cos, sin = [(1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0)][int(quarters) % 4]
     else:
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     # A point (y, x), whose y points downwards.

@@ -88,14 +88,14 @@ def mosaic(
         parts.append(
             (expand(part, canvas, top, left), slice(top, top + rows), slice(left, left + columns))
         )
-    new = _joined("mosaic", [part for part, _, _ in parts])
+    joined = _joined("mosaic", [part for part, _, _ in parts])
     for name in ("image", "label_map"):
-        if name in new:
-            pixels = np.empty_like(new[name])
+        if name in joined:
+            pixels = np.empty_like(joined[name])
             for part, rows_, columns_ in parts:
                 pixels[..., rows_, columns_] = part[name][..., rows_, columns_]
-            new[name] = lock(pixels)
-    return new
+            joined[name] = lock(pixels)
+    return joined
 
 
 def _joined(function: str, examples: Sequence[Example]) -> Example:
@@ -179,14 +179,14 @@ def mixup(key: Any, first: Any, second: Any, alpha: float = 1.5) -> Example:
                 f"example {i} has {', '.join(found)}"
             )
     height, width = np.max([size for _, size in checked], axis=0).tolist()
-    pair = [expand(found, (height, width)) for found, _ in checked]
+    both = [expand(found, (height, width)) for found, _ in checked]
     share = float(random.beta(key, alpha, alpha))
-    new = _joined("mixup", pair)
+    new = _joined("mixup", both)
     images = [
-        example["image"].astype(np.result_type(example["image"], np.float32)) for example in pair
+        example["image"].astype(np.result_type(example["image"], np.float32)) for example in both
     ]
     blend = images[0] * images[0].dtype.type(share) + images[1] * images[1].dtype.type(1 - share)
-    new["image"] = finish(blend, pair[0]["image"])
-    counts = [objects_of("mixup", example) or 0 for example in pair]
-    new["object_weights"] = lock(np.repeat(np.float32([share, 1 - share]), counts))
+    new["image"] = finish(blend, both[0]["image"])
+    counts = [objects_of("mixup", example) or 0 for example in both]
+    new["object_weights"] = lock(np.repeat(np.array([share, 1 - share], np.float32), counts))
     return new

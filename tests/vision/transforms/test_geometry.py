@@ -309,10 +309,10 @@ def test_left_and_right_points_exchange_their_numbers_in_a_mirror_image():
         transforms.flip(example, pairs=[(0, 3)])
 
 
-# --- recorded values of ChainerCV 0.13 ----------------------------------------------
+# --- values by the definitions of ChainerCV's functions -----------------------------
 
 
-def test_values_of_chainercvs_functions_on_boxes_and_points():
+def test_boxes_and_points_move_as_chainercv_defines_it():
     boxes = np.array([[1.0, 2, 5, 9], [0, 0, 10, 20]], "float32")
     box = {"boxes": boxes, "size": (10, 20)}
 
