@@ -34,12 +34,17 @@ _REAL = ("fui", "real numbers")
 class Measure(Protocol):
     """A measure of a data set: what it keeps of each image, and the figures of all."""
 
-    where: str
-    """The name of the public function, with which messages begin."""
-    predicted: tuple[str, ...]
-    """The fields of predictions in their order; the first ones of a plain tuple."""
-    truths: tuple[str, ...]
-    """The fields of truths in their order."""
+    @property
+    def where(self) -> str:
+        """The name of the public function, with which messages begin."""
+
+    @property
+    def predicted(self) -> tuple[str, ...]:
+        """The fields of predictions in the order of a plain tuple."""
+
+    @property
+    def truths(self) -> tuple[str, ...]:
+        """The fields of truths in the order of a plain tuple."""
 
     def record(self, i: int, found: Mapping[str, Any], true: Mapping[str, Any]) -> Any:
         """Return what the figures need of image ``i``; it is small, and can be pickled."""
