@@ -78,7 +78,7 @@ and the stride of the first.
 """
 
 
-def _eighths(count: float) -> int:
+def eighths(count: float) -> int:
     """Round to a multiple of 8, at least 8 and at least nine tenths of the number."""
     near = max(8, int(count + 4) // 8 * 8)
     return near + 8 if near < 0.9 * count else near
@@ -107,7 +107,7 @@ class InvertedResidual(Composite):
         """Return a block of a `MobileNetV3`; a dilated one keeps the size of its input."""
         kernel, inner, outputs, excited, hard, stride = stage
         act = ops.hard_swish if hard else ops.relu
-        inner, outputs = _eighths(inner * width), _eighths(outputs * width)
+        inner, outputs = eighths(inner * width), eighths(outputs * width)
         layers: list[Any] = [] if inner == inputs else [of.unit(inputs, inner, 1, act=act)]
         settings = {
             "groups": inner,
@@ -117,7 +117,7 @@ class InvertedResidual(Composite):
         step = stride if dilation == 1 else 1
         layers.append(of.unit(inner, inner, kernel, step, act=act, **settings))
         if excited:
-            squeezed = _eighths(inner // 4)
+            squeezed = eighths(inner // 4)
             layers.append(of.excitation(inner, squeezed, scale_activation=ops.hard_sigmoid))
         layers.append(of.unit(inner, outputs, 1, act=None))
         return cls(Sequential(*layers), stride == 1 and inputs == outputs)
@@ -288,15 +288,15 @@ class MobileNetV2(ImageNetwork):
         batch: dict[str, Any] = {"eps": 1e-3, "momentum": 1e-3} if chainer else {}
         of = Builder(key, weight_init, dtype, **batch)
         settings = {"padding": "same"} if chainer else {}
-        inputs = _eighths(32 * width)
+        inputs = eighths(32 * width)
         layers: list[Any] = [of.unit(in_channels, inputs, 3, 2, act=ops.relu6, **settings)]
         for factor, channels, count, stride in _V2:
-            outputs = _eighths(channels * width)
+            outputs = eighths(channels * width)
             for i in range(count):
                 step = 1 if i else stride
                 layers.append(InvertedResidualV2.build(of, inputs, outputs, step, factor, settings))
                 inputs = outputs
-        hidden = _eighths(1280 * max(width, 1.0))
+        hidden = eighths(1280 * max(width, 1.0))
         layers.append(of.unit(inputs, hidden, 1, act=ops.relu6))
         rate = (0.0 if chainer else 0.2) if dropout is None else dropout
         logits = (
@@ -392,15 +392,15 @@ class MobileNetV3(ImageNetwork):
             )
         of = Builder(key, weight_init, dtype, eps=1e-3, momentum=0.01)
         stages = cls._stages if blocks is None else [cls._stages[i] for i in blocks]
-        inputs = _eighths(16 * width)
+        inputs = eighths(16 * width)
         layers: list[Any] = [of.unit(in_channels, inputs, 3, 2, act=ops.hard_swish)]
         last = max((i for i, stage in enumerate(stages) if stage[-1] > 1), default=len(stages))
         for i, stage in enumerate(stages):
             dilation = 2 if dilated and i >= last else 1
             layers.append(InvertedResidual.build(of, inputs, stage, width, dilation))
-            inputs = _eighths(stage[2] * width)
+            inputs = eighths(stage[2] * width)
         layers.append(of.unit(inputs, 6 * inputs, 1, act=ops.hard_swish))
-        hidden = _eighths(cls._hidden * width)
+        hidden = eighths(cls._hidden * width)
         first, second = of.linear(6 * inputs, hidden, 0.01), of.linear(hidden, classes, 0.01)
         classifier = Sequential(first, ops.hard_swish, Dropout(dropout), second)
         return cls(Sequential(*layers), AdaptiveAvgPool2d(1), classifier)
