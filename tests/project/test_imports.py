@@ -4,6 +4,7 @@
 """
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -28,6 +29,7 @@ MUTUAL = {("fdbr.ops.shape.creation", "fdbr.ops.shape.manipulation")}
 LATER = ("debug", "distributed", "distributions", "nn", "testing", "train", "vision")
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     found = {}
     for path in ROOT.rglob("*.py"):
@@ -36,8 +38,10 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(path: Path, known: dict[str, Path]) -> tuple[set[str], set[str]]:
+@functools.cache
+def imports(path: Path) -> tuple[set[str], set[str]]:
     """The modules that one imports when it is imported, and those that it imports later."""
+    known = modules()
     first: set[str] = set()
     later: set[str] = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -67,7 +71,7 @@ def floor_of(module: str) -> str:
 
 def upward(known: dict[str, Path]) -> set[tuple[str, str]]:
     """The imports of a module from a floor above its own."""
-    pairs = {(name, to) for name in known for to in set.union(*imports(known[name], known))}
+    pairs = {(name, to) for name in known for to in set.union(*imports(known[name]))}
     return {
         (name, to)
         for name, to in pairs
@@ -97,8 +101,7 @@ def test_no_module_below_the_operations_looks_a_primitive_up_by_its_name():
 
 
 def test_no_modules_import_each_other():
-    known = modules()
-    graph = {name: imports(path, known)[0] for name, path in known.items()}
+    graph = {name: imports(path)[0] for name, path in modules().items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -106,8 +109,7 @@ def test_no_modules_import_each_other():
 
 
 def test_no_import_is_put_off():
-    known = modules()
-    found = {(name, to) for name, path in known.items() for to in imports(path, known)[1]}
+    found = {(name, to) for name, path in modules().items() for to in imports(path)[1]}
     assert found == MUTUAL
 
 
@@ -209,7 +211,7 @@ if __name__ == "__main__":
             floor_of(to)
             for name in known
             if name != "fdbr" and floor_of(name) == floor
-            for to in set.union(*imports(known[name], known)) - {"fdbr"}
+            for to in set.union(*imports(known[name])) - {"fdbr"}
         }
         print(f"{floor}: {' '.join(sorted(needed - {floor}, key=FLOORS.index))}")
     for name, to in sorted(upward(known)):
