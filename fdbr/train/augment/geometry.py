@@ -100,9 +100,7 @@ def _cut(function: str, array: Any, size: tuple[int, int], where: Any) -> Any:
             f"fdbr.train.augment.{function}: an image of {array.shape[1]} x {array.shape[2]} has "
             f"no part of {size[0]} x {size[1]}; resize or pad it first"
         )
-    top, left = (
-        min(int(place * (free + 1)), free) for place, free in zip(where, room, strict=True)
-    )
+    top, left = corner(room, where)
     return finish(array[:, top : top + size[0], left : left + size[1]].copy(), array)
 
 
@@ -190,17 +188,31 @@ def random_resized_crop(
     """
     name = "random_resized_crop"
     array = image_of(name, image)
-    height, width = array.shape[1:]
-    small, large = span(name, "scale", scale, 1e-6)
-    low, high = span(name, "ratio", ratio, 1e-6)
-    area, shape, top, left = draws(key, 4)
+    shape = pair(name, "size", size)
+    top, left, rows, columns = drawn_part(name, key, array.shape[1:], scale, ratio)
+    return resize(array[:, top : top + rows, left : left + columns], shape)
+
+
+def drawn_part(
+    function: str, key: Any, shape: Any, scale: tuple[float, float], ratio: tuple[float, float]
+) -> tuple[int, int, int, int]:
+    """Draw a part of a picture: its first row and column, and its numbers of rows and columns."""
+    height, width = shape
+    small, large = span(function, "scale", scale, 1e-6)
+    low, high = span(function, "ratio", ratio, 1e-6)
+    area, form, *where = draws(key, 4)
     wanted = (small + (large - small) * area) * height * width
-    aspect = math.exp(math.log(low) + math.log(high / low) * shape)
-    part = (
-        max(1, min(height, round(math.sqrt(wanted / aspect)))),
-        max(1, min(width, round(math.sqrt(wanted * aspect)))),
-    )
-    return resize(_cut(name, array, part, (top, left)), pair(name, "size", size))
+    aspect = math.exp(math.log(low) + math.log(high / low) * form)
+    rows = max(1, min(height, round(math.sqrt(wanted / aspect))))
+    columns = max(1, min(width, round(math.sqrt(wanted * aspect))))
+    top, left = corner((height - rows, width - columns), where)
+    return top, left, rows, columns
+
+
+def corner(free: tuple[int, int], where: Any) -> tuple[int, int]:
+    """Return the first row and column of a part, from numbers in [0, 1)."""
+    top, left = (min(int(at * (f + 1)), f) for at, f in zip(where, free, strict=True))
+    return top, left
 
 
 @public("fdbr.train.augment")
@@ -277,22 +289,31 @@ def rotate(image: Any, degrees: float, fill: float = 0.0) -> Any:
     array = image_of("rotate", image)
     if not math.isfinite(degrees):
         raise ValueError(f"fdbr.train.augment.rotate: degrees must be finite, got {degrees}")
+    return finish(rotated(array, degrees, array.shape[1:], fill), array)
+
+
+def rotated(image: Any, degrees: float, size: tuple[int, int], fill: Any, order: int = 1) -> Any:
+    """Rotate channels around their middle, which becomes that of the result.
+
+    ``fill`` is a number, or one for each channel; ``order`` is that of the splines between the
+    elements: 1 for linear interpolation, 0 for the nearest element.
+    """
     angle = math.radians(degrees)
-    iteration = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-    middle = (np.array(array.shape[1:]) - 1) / 2
-    values = array if array.dtype.kind == "f" else array.astype(np.float32)
-    turned = [
+    rotation = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+    middle, new_middle = ((np.array(shape) - 1) / 2 for shape in (image.shape[1:], size))
+    values = image if image.dtype.kind == "f" or not order else image.astype(np.float32)
+    out = np.empty((len(values), *size), values.dtype)
+    for channel, result, value in zip(values, out, np.broadcast_to(fill, len(values)), strict=True):
         scipy_of(np, "ndimage").affine_transform(
             channel,
-            iteration,
-            middle - iteration @ middle,
-            order=1,
+            rotation,
+            middle - rotation @ new_middle,
+            output=result,
+            order=order,
             mode="grid-constant",
-            cval=fill,
+            cval=value,
         )
-        for channel in values
-    ]
-    return finish(np.stack(turned), array)
+    return out
 
 
 @public("fdbr.train.augment")
