@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 from torchvision.models.googlenet import BasicConv2d, GoogLeNet, Inception, InceptionAux
+from torchvision.models.mobilenetv2 import mobilenet_v2
 from torchvision.models.mobilenetv3 import mobilenet_v3_large, mobilenet_v3_small
 from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from torchvision.models.vgg import VGG, make_layers
@@ -80,6 +82,29 @@ def _chainer_googlenet() -> Any:
     return model
 
 
+class _Same(nn.Conv2d):
+    """A convolution padded as in TensorFlow."""
+
+    def forward(self, x: Any) -> Any:
+        pads = []
+        for n, k, s in zip(x.shape[:1:-1], self.kernel_size[::-1], self.stride[::-1], strict=True):
+            total = max((-(-n // s) - 1) * s + k - n, 0)
+            pads += [total // 2, total - total // 2]
+        return self._conv_forward(functional.pad(x, pads), self.weight, self.bias)
+
+
+def _chainer_mobilenet() -> Any:
+    model = mobilenet_v2(num_classes=CLASSES, width_mult=0.25, dropout=0.0)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            module.__class__, module.padding = _Same, (0, 0)
+        if isinstance(module, nn.BatchNorm2d):
+            module.eps, module.momentum = 1e-3, 1e-3
+    model.classifier = nn.Sequential(nn.Identity(), nn.Conv2d(1280, CLASSES, 1), nn.Flatten())
+    model._forward_impl = lambda x: model.classifier(model.features(x).mean((2, 3), keepdim=True))
+    return model
+
+
 def _convnext() -> Any:
     settings = [(4, 8, 1), (8, 16, 1), (16, 32, 2), (32, None, 1)]
     return ConvNeXt([CNBlockConfig(*s) for s in settings], num_classes=CLASSES)
@@ -98,6 +123,11 @@ IMAGES: dict[str, tuple[Any, int]] = {
     "SEResNet50": (lambda: _resnet(models_in_torch.Excited, [1, 2, 1, 1]), 32),
     "GoogLeNet": (_googlenet, 65),
     "GoogLeNet of Chainer": (_chainer_googlenet, 49),
+    "MobileNetV2": (
+        lambda: mobilenet_v2(num_classes=CLASSES, width_mult=0.25, dropout=0.0),
+        33,
+    ),
+    "MobileNetV2 of Chainer": (_chainer_mobilenet, 38),
     "MobileNet_V3_Large": (
         lambda: mobilenet_v3_large(num_classes=CLASSES, width_mult=0.25, dropout=0.0),
         33,

@@ -33,8 +33,10 @@ from fdbr.nn.models.gpt2 import (
 )
 from fdbr.nn.models.mobilenet import (
     InvertedResidual,
+    InvertedResidualV2,
     MobileNet_V3_Large,
     MobileNet_V3_Small,
+    MobileNetV2,
     MobileNetV3,
 )
 from fdbr.nn.models.network import (
@@ -103,7 +105,9 @@ __all__ = [
     "InceptionAux",
     "InceptionBranches",
     "InvertedResidual",
+    "InvertedResidualV2",
     "LayerNorm2d",
+    "MobileNetV2",
     "MobileNetV3",
     "MobileNet_V3_Large",
     "MobileNet_V3_Small",

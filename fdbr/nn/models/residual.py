@@ -56,13 +56,20 @@ class BasicBlock(Composite):
 
     @classmethod
     def build(
-        cls, of: Builder, inputs: int, planes: int, stride: int, shared: BlockSettings
+        cls,
+        of: Builder,
+        inputs: int,
+        planes: int,
+        stride: int,
+        shared: BlockSettings,
+        dilation: int = 1,
     ) -> Self:
         """Return a block of a `ResNet`."""
+        atrous = {"padding": dilation, "dilation": dilation}
         return cls(
-            of.conv(inputs, planes, 3, stride, bias=False),
+            of.conv(inputs, planes, 3, stride, bias=False, **atrous),
             of.batch_norm(planes),
-            of.conv(planes, planes, 3, bias=False),
+            of.conv(planes, planes, 3, bias=False, **atrous),
             of.batch_norm(planes),
             shared.excitation(of, planes),
             _downsample(of, inputs, planes, stride),
@@ -107,17 +114,24 @@ class Bottleneck(Composite):
 
     @classmethod
     def build(
-        cls, of: Builder, inputs: int, planes: int, stride: int, shared: BlockSettings
+        cls,
+        of: Builder,
+        inputs: int,
+        planes: int,
+        stride: int,
+        shared: BlockSettings,
+        dilation: int = 1,
     ) -> Self:
         """Return a block of a `ResNet`."""
         inner = int(planes * shared.width_per_group / 64) * shared.groups
         positive(cls, **{"groups * int(planes * width_per_group / 64)": inner})
         outputs = planes * cls.expansion
         first, second = (1, stride) if shared.downsample_fb else (stride, 1)
+        atrous = {"padding": dilation, "dilation": dilation}
         return cls(
             of.conv(inputs, inner, 1, first, bias=False),
             of.batch_norm(inner),
-            of.conv(inner, inner, 3, second, groups=shared.groups, bias=False),
+            of.conv(inner, inner, 3, second, groups=shared.groups, bias=False, **atrous),
             of.batch_norm(inner),
             of.conv(inner, outputs, 1, bias=False),
             of.batch_norm(outputs),

@@ -107,6 +107,7 @@ class ResNet(ImageNetwork):
         groups: int | None = None,
         width_per_group: int | None = None,
         in_channels: int = 3,
+        replace_stride_with_dilation: Sequence[bool] = (False, False, False),
         downsample_fb: bool | None = None,
         chainer: bool = False,
         weight_init: initializers.Initializer | None = None,
@@ -130,6 +131,10 @@ class ResNet(ImageNetwork):
             default the class's.
         in_channels
             The number of channels of the images.
+        replace_stride_with_dilation
+            For each of the last three stages, whether it keeps the size of its input: its stride
+            is 1, and the 3x3 convolutions after its first block, and in later stages, are dilated
+            by another factor of 2.
         downsample_fb
             Whether the stride of a bottleneck is that of its 3x3 convolution (as in torchvision,
             and in Chainer with this argument), or of its first 1x1 convolution (as in the paper,
@@ -154,14 +159,24 @@ class ResNet(ImageNetwork):
             cls._reduction,
         )
         stem = of.conv(in_channels, width, 7, 2, bias=chainer), of.batch_norm(width)
+        dilated = tuple(replace_stride_with_dilation)
+        if len(dilated) != 3:
+            raise ValueError(
+                f"fdbr.nn.models.{cls.__name__}.init: replace_stride_with_dilation must have a "
+                f"value for each of the last three stages, got {replace_stride_with_dilation!r}"
+            )
         stages = []
-        inputs = width
-        for stage, depth in enumerate(depths):
+        inputs, dilation = width, 1
+        for stage, (depth, kept) in enumerate(zip(depths, (True, *dilated), strict=True)):
             blocks = []
             for i in range(depth):
-                stride = 2 if stage and not i else 1
-                blocks.append(cls._block.build(of, inputs, width * 2**stage, stride, settings))
+                stride = 1 if kept or i else 2
+                blocks.append(
+                    cls._block.build(of, inputs, width * 2**stage, stride, settings, dilation)
+                )
                 inputs = width * 2**stage * cls._block.expansion
+                if stage and kept and not i:
+                    dilation *= 2
             stages.append(Sequential(*blocks))
         pool = (
             MaxPool2d(3, stride=2, cover_all=True) if chainer else MaxPool2d(3, stride=2, padding=1)

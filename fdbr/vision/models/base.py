@@ -1,17 +1,19 @@
 """The base classes of detectors and of segmenters."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from fdbr import ops
 from fdbr.compiler import jit
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
 from fdbr.tree import frozen
 
-__all__ = ["Detector", "Prepared", "Segmenter"]
+__all__ = ["Detector", "Prepared", "SegmentationLogits", "Segmenter", "resized"]
 
 
 class Prepared(NamedTuple):
@@ -109,28 +111,52 @@ class Detector(Network):
 class Segmenter(Network):
     """The base class of models that give each pixel a class: `predict` and `losses`.
 
-    A subclass defines `prepare`, `scores`, `finish` and `losses`.
+    A call takes a batch of normalised images and returns the logits, ``(N, classes, H, W)``;
+    `train` returns `SegmentationLogits`.
     """
 
+    _mean: ClassVar[tuple[float, float, float]] = (0.0, 0.0, 0.0)
+    _std: ClassVar[tuple[float, float, float]] = (1.0, 1.0, 1.0)
+    _auxiliary_weight: ClassVar[float] = 0.5
+    _normalize: ClassVar[bool | None] = None
+
+    def normalize(self, images: Any) -> Any:
+        """Return images of one size as a batch, less the mean and over the standard deviation."""
+        batch = images if hasattr(images, "ndim") else ops.stack(list(images))
+        if np.dtype(batch.dtype).kind != "f":
+            batch = ops.astype(batch, np.float32)
+        mean, std = (
+            array_module(batch).asarray(np.array(values, batch.dtype)[:, None, None])
+            for values in (self._mean, self._std)
+        )
+        return (batch - mean) / std
+
     def prepare(self, images: Any) -> Prepared:
-        """Return images as the input of the network."""
-        raise NotImplementedError
+        """Return images of one size as the input of the network."""
+        batch = self.normalize(images)
+        sizes = np.array([image.shape[1:] for image in images], np.int32)
+        return Prepared(batch, sizes, sizes)
 
     def scores(self, batch: Any) -> Any:
-        """Return the logits of each class at each pixel of a batch, ``(N, classes, H, W)``."""
-        raise NotImplementedError
+        """Return the scores of each class at each pixel of a batch, ``(N, classes, H, W)``.
+
+        The class with the highest score is predicted.
+        """
+        return self(batch)
 
     def finish(self, scores: Any, prepared: Prepared) -> Any:
-        """Return the classes of each pixel of the images that were given."""
-        raise NotImplementedError
+        """Return the scores at the pixels of the images that were given."""
+        return resized(scores, prepared.originals[0], align_corners=False)
 
     def predict(self, images: Any, *, jit: bool = False) -> tuple[Any, ...]:
         """Return the class of each pixel.
 
+        Images of the same size run in the network together, others one after the other.
+
         Parameters
         ----------
         images, jit
-            As for `Detector.predict`.
+            As for `Detector.predict`; the network has a trace for each size of images.
 
         Returns
         -------
@@ -143,12 +169,28 @@ class Segmenter(Network):
             As for `Detector.predict`.
         """
         images = checked_images(type(self).__name__, images)
-        prepared = self.prepare(images)
-        scores = (_jitted_scores if jit else type(self).scores)(self, prepared.batch)
-        return self.finish(scores, prepared)
+        network = _jitted_scores if jit else _scores
+        groups: dict[Any, list[int]] = {}
+        for i, image in enumerate(images):
+            groups.setdefault(tuple(image.shape), []).append(i)
+        found = {}
+        for members in groups.values():
+            scores = self._scores_of([images[i] for i in members], network)
+            found |= zip(members, ops.astype(ops.argmax(scores, axis=1), np.int32), strict=True)
+        return tuple(found[i] for i in range(len(images)))
 
-    def losses(self, images: Any, label_maps: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
+    def _scores_of(self, images: Any, network: Any) -> Any:
+        """Return the scores at the pixels of images of one size."""
+        prepared = self.prepare(images)
+        return self.finish(network(self, prepared.batch), prepared)
+
+    def losses(
+        self, images: Any, label_maps: Any, *, key: Any = None, class_weight: Any = None
+    ) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
+
+        The loss is the mean of the cross entropies between the softmax of the logits and the label
+        over the pixels whose class is known: ``logsumexp(x) - x[t]``.
 
         Parameters
         ----------
@@ -158,14 +200,104 @@ class Segmenter(Network):
             The class of each pixel, shape ``(N, H, W)``, int32; -1 where it is unknown.
         key
             A random key, which drops elements.
+        class_weight
+            A weight for each class, shape ``(classes,)``.  The sum of the weighted losses is
+            divided by the sum of the weights of all known pixels, as in PyTorch; in models that
+            only ChainerCV has by their number, as in Chainer.
 
         Returns
         -------
         tuple
             A dict of scalars, whose sum is to be minimised, and the model with new running
-            statistics.
+            statistics.  The keys are ``"out"`` and, with an auxiliary classifier, ``"aux"``, whose
+            loss has its weight (0.5 as in torchvision's training, 0.4 in `PSPNet_ResNet50`).
+
+        Raises
+        ------
+        ValueError, TypeError
+            If images differ in size, label maps have other sizes or a dtype other than integers, or
+            a label is not a class; the message has the index of the image.
         """
-        raise NotImplementedError
+        where = f"fdbr.vision.models.{type(self).__name__}.losses"
+        images = checked_images(type(self).__name__, images, "losses")
+        label_maps = _checked_label_maps(where, images, label_maps)
+        logits, successor = self.train(self.normalize(images), key=key)
+
+        def loss(values: Any) -> Any:
+            _check_labels(where, label_maps, values.shape[1])
+            return ops.softmax_cross_entropy(
+                values,
+                label_maps,
+                axis=1,
+                ignore_label=-1,
+                weight=class_weight,
+                normalize=self._normalize if class_weight is not None else None,
+            )
+
+        found = {"out": loss(logits.out)}
+        if logits.aux is not None:
+            found["aux"] = self._auxiliary_weight * loss(logits.aux)
+        return found, successor
+
+
+@public("fdbr.vision.models")
+class SegmentationLogits(NamedTuple):
+    """The outputs of a segmenter in training, shape ``(N, classes, H, W)``.
+
+    Attributes
+    ----------
+    out
+        The logits.
+    aux
+        Those of the auxiliary classifier, or `None`.
+    """
+
+    out: Any
+    aux: Any = None
+
+
+def resized(x: Any, size: Any, *, align_corners: bool) -> Any:
+    """Return arrays ``(N, C, H, W)`` at another height and width, linearly interpolated."""
+    height, width = (int(n) for n in size)
+    if x.shape[2:] == (height, width):
+        return x
+    return ops.interpolate(x, (height, width), mode="bilinear", align_corners=align_corners)
+
+
+def _checked_label_maps(where: str, images: Any, label_maps: Any) -> Any:
+    """Return label maps as one array, or raise an error that has the index of one."""
+    if len(label_maps) != len(images):
+        raise ValueError(
+            f"{where}: label_maps must be as many as images, {len(images)}, got {len(label_maps)}"
+        )
+    if not len(images):
+        raise ValueError(f"{where}: images must have an image at least, got none")
+    size = images[0].shape[1:]
+    for i, (image, label_map) in enumerate(zip(images, label_maps, strict=True)):
+        if image.shape[1:] != size:
+            raise ValueError(
+                f"{where}: all images must have the size of the first, {tuple(size)}, got "
+                f"{describe(image)} of image {i}; crop or resize them"
+            )
+        if getattr(label_map, "shape", None) != size or label_map.dtype.kind not in "iu":
+            raise ValueError(
+                f"{where}: label map {i} must be integers of the shape {tuple(size)} of its image, "
+                f"got {describe(label_map)}"
+            )
+    return label_maps if hasattr(label_maps, "ndim") else ops.stack(list(label_maps))
+
+
+def _check_labels(where: str, label_maps: Any, classes: int) -> None:
+    """Raise if a label is not a class; labels that are traced are not checked."""
+    if not isinstance(label_maps, np.ndarray):
+        return
+    for i, label_map in enumerate(label_maps):
+        low, high = int(label_map.min()), int(label_map.max())
+        if low < -1 or high >= classes:
+            raise ValueError(
+                f"{where}: label map {i} must have classes from 0 to {classes - 1}, or -1 where "
+                f"the class is unknown, got {low if low < -1 else high}"
+            )
 
 
 def _detect(model: Any, batch: Any, sizes: Any) -> Any:
@@ -180,24 +312,24 @@ _jitted_detect = jit(_detect)
 _jitted_scores = jit(_scores)
 
 
-def checked_images(name: str, images: Any) -> Sequence[Any]:
-    """Return the images of a call of `predict`, or raise an error that has the index of one.
+def checked_images(name: str, images: Any, method: str = "predict") -> Sequence[Any]:
+    """Return the images of a call of a model's method, or raise an error that has the index of one.
 
     Arrays that are traced are checked by their shapes and dtypes alone.
     """
     for i, image in enumerate(images):
         if getattr(image, "ndim", None) != 3 or image.shape[0] != 3 or 0 in image.shape:
             raise ValueError(
-                f"fdbr.vision.models.{name}.predict: image {i} must have the shape (3, H, W), got "
+                f"fdbr.vision.models.{name}.{method}: image {i} must have the shape (3, H, W), got "
                 f"{describe(image)}"
             )
         if np.dtype(image.dtype).kind not in "fui":
             raise TypeError(
-                f"fdbr.vision.models.{name}.predict: image {i} must be of real numbers, got "
+                f"fdbr.vision.models.{name}.{method}: image {i} must be of real numbers, got "
                 f"{describe(image)}"
             )
         if isinstance(image, np.ndarray) and not np.isfinite(image).all():
             raise ValueError(
-                f"fdbr.vision.models.{name}.predict: image {i} has values that are not finite"
+                f"fdbr.vision.models.{name}.{method}: image {i} has values that are not finite"
             )
     return images

@@ -28,6 +28,8 @@ IMAGES: dict[str, tuple[int, dict[str, Any]]] = {
         49,
         {"width": 8, "dropout": 0.0, "aux_logits": False, "chainer": True},
     ),
+    "MobileNetV2": (33, {"width": 0.25, "dropout": 0.0}),
+    "MobileNetV2 of Chainer": (38, {"width": 0.25, "chainer": True}),
     "MobileNet_V3_Large": (33, {"width": 0.25, "dropout": 0.0}),
     "MobileNet_V3_Small": (32, {"width": 0.25, "dropout": 0.0}),
     "ConvNeXt_Tiny": (37, {"width": 4, "depths": (1, 1, 2, 1), "stochastic_depth_prob": 0.0}),

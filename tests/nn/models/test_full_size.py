@@ -17,7 +17,7 @@ TOKENS = 128
 IMAGES = [
     *("VGG11", "GoogLeNet", "ResNet18", "ResNet50", "ResNeXt50_32x4d", "SEResNet50"),
     *("Wide_ResNet50_2", "MobileNet_V3_Small", "MobileNet_V3_Large", "ConvNeXt_Tiny"),
-    "ViT_B_16",
+    *("MobileNetV2", "ViT_B_16"),
 ]
 
 

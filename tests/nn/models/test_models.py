@@ -31,6 +31,7 @@ COUNTS = {
     "SEResNet152": 66821848,
     "SEResNeXt50": 27559896,
     "SEResNeXt101": 48955416,
+    "MobileNetV2": 3504872,
     "MobileNet_V3_Large": 5483032,
     "MobileNet_V3_Small": 2542856,
     "ConvNeXt_Tiny": 28589128,
@@ -210,6 +211,11 @@ def test_layers_have_chainers_names_too():
     assert made("VGG11 with batch_norm").extract(np.ones((3, 33, 33)), ["conv1_1"])
     assert made("ResNet50").extract(images("ResNet50"), ["res2"])["res2"].shape[1] == 32
     assert made("GoogLeNet").extract(images("GoogLeNet"), ["inception_4a"])
+    found = made("MobileNetV2").extract(images("MobileNetV2"), ["expanded_conv_5", "conv1"])
+    assert {name: out.shape[1] for name, out in found.items()} == {
+        "expanded_conv_5": 8,
+        "conv1": 1280,
+    }
 
 
 def test_features_are_differentiable():
@@ -278,12 +284,19 @@ CHAINERS = {  # of `ResNet50Layers`, `VGG16Layers` and `GoogLeNet`
     "ResNet50": {"conv1/b", "res2/a/conv4/W", "res2/a/bn4/avg_var", "res3/b1/bn3/gamma", "fc6/W"},
     "VGG16": {"conv1_1/W", "conv5_3/b", "fc6/W", "fc8/b"},
     "GoogLeNet": {"conv2_reduce/b", "conv2/W", "inc3a/proj5/W", "inc5b/projp/b", "loss2_fc1/W"},
+    "MobileNetV2": {  # of ChainerCV
+        *("conv/conv/conv/W", "conv/bn/gamma", "expanded_conv/depthwise/conv/conv/W"),
+        *("expanded_conv/project/bn/avg_var", "expanded_conv_1/expand/conv/conv/W"),
+        *("expanded_conv_16/project/conv/conv/W", "conv1/bn/beta", "logits_conv/conv/b"),
+    },
 }
 
 
 @pytest.mark.parametrize("name", CHAINERS)
 def test_models_read_chainers_files(name, tmp_path):
     settings = {"width": 2, "hidden": 3} if name == "VGG16" else {"width": 8, "chainer": True}
+    if name == "MobileNetV2":
+        settings = {"width": 0.25, "chainer": True}
     model = getattr(models, name).init(KEY, 5, **settings)
     nn.save_chainer_npz(model, tmp_path / "model.npz")
     with np.load(tmp_path / "model.npz") as file:
@@ -335,9 +348,30 @@ def test_images_that_do_not_fit_are_refused_with_the_layer(name, shape, message)
         model(x)
 
 
+def test_stages_keep_their_size_by_dilation():
+    x = images("ResNet18")
+    for name, whole in (("ResNet18", 1), ("ResNet50", 4)):
+        model = getattr(models, name).init(
+            KEY, 5, width=4, replace_stride_with_dilation=(False, True, True), dtype="float64"
+        )
+        shapes = [
+            out.shape[1:] for out in model.extract(x, ["layer2", "layer3", "layer4"]).values()
+        ]
+        assert shapes == [(8 * whole, 4, 4), (16 * whole, 4, 4), (32 * whole, 4, 4)]
+        dilations = [block.conv2.dilation for block in model.layer4]
+        assert dilations == [2, *[4] * (len(dilations) - 1)]
+    mobile = models.MobileNet_V3_Large.init(KEY, 5, width=0.25, dilated=True, dtype="float64")
+    assert mobile.extract(x, ["features[16]"])["features[16]"].shape[2:] == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (
+            lambda: models.ResNet50.init(KEY, replace_stride_with_dilation=(True,)),
+            "replace_stride_with_dilation must have a value for each of the last three stages",
+        ),
+        (lambda: models.MobileNetV2.init(KEY, width=0), "width must be a positive number"),
         (lambda: models.ResNet50.init(KEY, 0), "ResNet50.init: classes must be at least 1"),
         (lambda: models.VGG11.init(KEY, width=0), "VGG11.init: width must be at least 1"),
         (lambda: models.ViT_B_16.init(KEY, image_size=100), "multiple of patch_size 16"),
