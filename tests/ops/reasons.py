@@ -188,9 +188,8 @@ TRAINING = "statistics and losses of networks are those of real numbers"
 
 REAL: dict[str, str] = {
     **dict.fromkeys(
-        (
-            "spatial_pyramid_pooling roi_max_pool roi_max_align ps_roi_max_pool ps_roi_max_align"
-        ).split(),
+        "spatial_pyramid_pooling roi_max_pool roi_max_align ps_roi_max_pool "
+        "ps_roi_max_align".split(),
         ORDER,
     ),
     **dict.fromkeys(

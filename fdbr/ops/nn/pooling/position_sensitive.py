@@ -15,6 +15,7 @@ from fdbr.ops.nn.pooling.region_products import region_products
 from fdbr.ops.nn.pooling.regions import (
     arguments,
     largest_samples,
+    mean_weights,
     number,
     peak_values,
     ratios_of,
@@ -23,7 +24,6 @@ from fdbr.ops.nn.pooling.regions import (
     windows_of,
 )
 from fdbr.ops.nn.windows import per_axis
-from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import broadcast_to, expand_dims, permute_dims, reshape
 from fdbr.pytrees.typing import Array, ArrayLike
@@ -96,10 +96,11 @@ def ps_roi_average_align(
              [28.875]]]])
     """
     ratios = ratios_of("ps_roi_average_align", sampling_ratio)
+    x = floating(x)
 
     def tables(low: Any, high: Any, scale: float, m: int, n: int, axis: int) -> Any:
-        samples, _, count = samples_of(low, high, scale, m, n, ratios[axis], not chainer, _LEAST)
-        return (sum(samples, axis=2) / count,)
+        ratio = ratios[axis]
+        return (mean_weights(low, high, scale, m, n, ratio, not chainer, x.dtype, least=_LEAST),)
 
     return _pooled(
         "ps_roi_average_align",
@@ -177,7 +178,7 @@ def ps_roi_max_align(
     fill = number("ps_roi_max_align", "empty", empty)
 
     def tables(low: Any, high: Any, scale: float, m: int, n: int, axis: int) -> Any:
-        return samples_of(low, high, scale, m, n, ratios[axis], not chainer, _LEAST)[:2]
+        return samples_of(low, high, scale, m, n, ratios[axis], not chainer, _LEAST)
 
     return _pooled(
         "ps_roi_max_align",

@@ -10,12 +10,13 @@ from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import abs as absolute
-from fdbr.ops.elementwise.arithmetic import ceil, clip, floor, maximum
+from fdbr.ops.elementwise.arithmetic import ceil, clip, floor, maximum, minimum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis, pick
+from fdbr.ops.indexing.segments import segment_sum
 from fdbr.ops.nn.pooling.region_products import region_peaks, region_products
 from fdbr.ops.nn.windows import per_axis
-from fdbr.ops.reductions.reduce import argmax, max, sum
+from fdbr.ops.reductions.reduce import argmax, max
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import expand_dims, permute_dims, reshape, stack
@@ -201,11 +202,10 @@ def roi_average_align(
     )
     x = floating(x)
     ratios = ratios_of("roi_average_align", sampling_ratio)
-    weights = []
-    for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
-        samples, _, count = samples_of(low, high, scale, m, n, ratio, aligned)
-        weights.append(astype(sum(samples, axis=2) / count, x.dtype))
-    rows, columns = weights
+    rows, columns = (
+        mean_weights(low, high, scale, m, n, ratio, aligned, x.dtype)
+        for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True)
+    )
     return region_products(x, rows, columns, index)
 
 
@@ -263,7 +263,7 @@ def roi_max_align(
     x = floating(x)
     ratios = ratios_of("roi_max_align", sampling_ratio)
     samples = [
-        samples_of(low, high, scale, m, n, ratio, aligned)[:2]
+        samples_of(low, high, scale, m, n, ratio, aligned)
         for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True)
     ]
     return largest_samples(x, samples, index, number("roi_max_align", "empty", empty))
@@ -402,7 +402,46 @@ def _round_half_away(x: Any) -> Any:
     return where(x < 0, -1.0, 1.0) * floor(absolute(x) + 0.5)
 
 
-def samples_of(
+def samples_of(*arguments: Any, **parameters: Any) -> tuple[Any, Any]:
+    """Return the weights of elements in each sample, and which samples are valid.
+
+    The arguments are those of `_positions`.
+    """
+    positions, valid, _ = _positions(*arguments, **parameters)
+    elements = array_module(positions).arange(arguments[4], dtype=positions.dtype)
+    weights = maximum(1 - absolute(expand_dims(positions, axis=-1) - elements), 0.0)
+    return where(expand_dims(valid, axis=-1), weights, 0.0), valid
+
+
+def mean_weights(
+    low: Any,
+    high: Any,
+    scale: float,
+    m: int,
+    n: int,
+    ratio: int,
+    aligned: bool,
+    dtype: Any,
+    **parameters: Any,
+) -> Any:
+    """Return the weights of elements in the mean of each window's samples, ``(K, m, n)``.
+
+    Each sample adds to the weights of its two neighbours.
+    """
+    positions, valid, counts = _positions(low, high, scale, m, n, ratio, aligned, **parameters)
+    xp, (regions, _, samples) = array_module(positions), positions.shape
+    before = floor(positions)
+    share = positions - before
+    first = astype(before, xp.int64) + (xp.arange(regions * m) * n).reshape((regions, m, 1))
+    last = xp.arange(1, regions * m + 1).reshape((regions, m, 1)) * n - 1
+    values = stack([where(valid, 1 - share, 0.0) / counts, where(valid, share, 0.0) / counts])
+    ids = stack([first, minimum(first + 1, last)])
+    total = 2 * regions * m * samples
+    added = segment_sum(reshape(values, (total,)), reshape(ids, (total,)), regions * m * n)
+    return astype(reshape(added, (regions, m, n)), dtype, copy=False)
+
+
+def _positions(
     low: Any,
     high: Any,
     scale: float,
@@ -411,23 +450,28 @@ def samples_of(
     ratio: int,
     aligned: bool,
     least: float = 1.0,
+    most: int | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Return the weights of elements in each sample, which samples are valid, and their number."""
+    """Return samples' positions on an axis of length ``n``, which are valid, and their number.
+
+    The positions have the shape ``(K, m, samples)``.  A window has at most ``most`` samples, so
+    that their shape does not depend on the regions.
+    """
     xp, dtype = array_module(low), low.dtype
     offset = 0.5 if aligned else 0.0
     start, end = low * scale - offset, high * scale - offset
     length = end - start if aligned else maximum(end - start, least)
     step = reshape(length / m, (-1, 1, 1))
     counts = ceil(step) if ratio == 0 else step * 0 + ratio
-    count_of_samples = ratio or (int(max(counts)) if counts.shape[0] else 1)
+    if most is not None:
+        counts = minimum(counts, most)
+    count_of_samples = ratio or most or (int(max(counts)) if counts.shape[0] else 1)
     image = xp.arange(count_of_samples if count_of_samples > 1 else 1, dtype=dtype)
     windows = xp.arange(m, dtype=dtype).reshape((m, 1))
     at_least_one = maximum(counts, 1.0)
     positions = reshape(start, (-1, 1, 1)) + (windows + (image + 0.5) / at_least_one) * step
     valid = (image < counts) & (positions >= -1) & (positions <= n)
-    positions = expand_dims(clip(positions, 0, n - 1), axis=-1)
-    weights_of_elements = maximum(1 - absolute(positions - xp.arange(n, dtype=dtype)), 0.0)
-    return where(expand_dims(valid, axis=-1), weights_of_elements, 0.0), valid, at_least_one
+    return where(valid, clip(positions, 0, n - 1), 0.0), valid, at_least_one
 
 
 def largest_samples(x: Any, samples: Any, index: Any, empty: float) -> Any:
