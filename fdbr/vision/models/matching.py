@@ -46,7 +46,7 @@ def match(iou: Any, is_object: Any, high: float, low: float, *, low_quality: boo
     >>> from fdbr.vision import models
     >>> iou = np.array([[0.9, 0.0, 0.4, 0.1], [0.1, 0.0, 0.2, 0.6]])
     >>> models.match(iou, np.array([True, True]), 0.7, 0.3)
-    array([ 0, -1, -2, -1])
+    array([ 0, -1, -2, -2])
     >>> models.match(iou, np.array([True, True]), 0.7, 0.3, low_quality=True)
     array([ 0, -1, -2,  1])
     """
