@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks import libraries, timing
 from benchmarks.layers.activations import ACTIVATIONS
+from benchmarks.layers.detectors import DETECTORS
 from benchmarks.layers.functions import FUNCTIONS
 from benchmarks.layers.further import FURTHER
 from benchmarks.layers.losses import LOSSES
@@ -23,7 +24,7 @@ from benchmarks.worker import FailedError, Process, answering
 
 __all__ = ["main"]
 
-TABLE = [*ROWS, *FURTHER, *FUNCTIONS, *ACTIVATIONS, *LOSSES]
+TABLE = [*ROWS, *FURTHER, *FUNCTIONS, *ACTIVATIONS, *LOSSES, *DETECTORS]
 LIBRARIES = ("fdbr", "fdbr.jit", "torch")
 BOUNDS = {"fdbr": 2.0, "fdbr.jit": 1.0}
 """The ratios to PyTorch's eager time that nothing shall exceed."""
@@ -158,6 +159,10 @@ def _step_of_fdbr(row: Row, x: Any, jitted: bool) -> Callable[[], Gradients]:
     layer = nn.load_torch_state(layer, {name: _filled(name, v.shape) for name, v in state.items()})
     trained, moving = bool(tree.leaves(tree.trainable(layer))), x.dtype.kind == "f"
 
+    forward = row.forward
+    if forward is not None:
+        return lambda: (forward(layer, x, jitted), [])
+
     def value(layer: Any, x: Any) -> Any:
         return layer.train(x)[0] if row.train else row.call(layer, x)
 
@@ -191,6 +196,8 @@ def _step_of_torch(row: Row, x: Any, threads: int) -> Callable[[], Gradients]:
                 value.copy_(torch.from_numpy(_filled(name, tuple(value.shape))))
     module.train(row.train)
     given = torch.tensor(x)
+    if row.forward is not None:
+        return lambda: (_without_gradients(row, module, given), [])
     moving = [*module.parameters()]
     if given.dtype.is_floating_point:
         moving.insert(0, given.requires_grad_())
@@ -202,3 +209,10 @@ def _step_of_torch(row: Row, x: Any, threads: int) -> Callable[[], Gradients]:
         return found[:first], found[first:]
 
     return step
+
+
+def _without_gradients(row: Row, module: Any, x: Any) -> list[Any]:
+    import torch
+
+    with torch.no_grad():
+        return list(row.their_call(module, x))

@@ -31,6 +31,8 @@ class Row:
         Whether the layer is run as in training.
     random
         Whether each library draws numbers of its own, so that results are not compared.
+    forward
+        ``forward(layer, x, jitted)`` for what is computed without derivatives: a list of results.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Row:
     their_call: Callable[..., Any] = lambda layer, x: layer(x)
     train: bool = False
     random: bool = False
+    forward: Callable[[Any, Any, bool], list[Any]] | None = None
 
 
 def _tokens(generator: Any, shape: tuple[int, ...]) -> Any:
