@@ -1,6 +1,34 @@
 """Detectors and segmenters, as frozen classes."""
 
 from fdbr.vision.models.base import Detector, Prepared, Segmenter
+from fdbr.vision.models.fpn import (
+    Backbone,
+    FeaturePyramid,
+    FrozenBatchNorm,
+    LastLevels,
+    ResNetBody,
+    split_backbone,
+)
+from fdbr.vision.models.matching import Sample, match, sample
+from fdbr.vision.models.rcnn import (
+    FasterRCNN,
+    FasterRCNN_ResNet50_FPN,
+    FasterRCNN_ResNet101_FPN,
+    KeypointRCNN_ResNet50_FPN,
+    MaskRCNN_ResNet50_FPN,
+    MaskRCNN_ResNet101_FPN,
+    RegionSettings,
+)
+from fdbr.vision.models.region_losses import (
+    AnchorTargets,
+    RegionTargets,
+    anchor_losses,
+    anchor_targets,
+    keypoint_losses,
+    mask_losses,
+    region_losses,
+    region_targets,
+)
 from fdbr.vision.models.yolo import (
     Darknet19,
     Darknet53,
@@ -13,16 +41,40 @@ from fdbr.vision.models.yolo import (
 )
 
 __all__ = [
+    "AnchorTargets",
+    "Backbone",
     "Darknet19",
     "Darknet53",
     "DarknetTiny",
     "Detector",
+    "FasterRCNN",
+    "FasterRCNN_ResNet101_FPN",
+    "FasterRCNN_ResNet50_FPN",
+    "FeaturePyramid",
+    "FrozenBatchNorm",
+    "KeypointRCNN_ResNet50_FPN",
+    "LastLevels",
+    "MaskRCNN_ResNet101_FPN",
+    "MaskRCNN_ResNet50_FPN",
     "Prepared",
+    "RegionSettings",
+    "RegionTargets",
+    "ResNetBody",
+    "Sample",
     "Segmenter",
     "YOLOTargets",
     "YOLOv2",
     "YOLOv2Tiny",
     "YOLOv3",
+    "anchor_losses",
+    "anchor_targets",
+    "keypoint_losses",
+    "mask_losses",
+    "match",
+    "region_losses",
+    "region_targets",
+    "sample",
+    "split_backbone",
     "yolo_targets",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

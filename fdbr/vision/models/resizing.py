@@ -1,0 +1,129 @@
+"""Images as the input of detectors: normalised, resized, and extended to one size."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.core.array_modules import array_module
+from fdbr.vision.models.base import Prepared
+from fdbr.vision.results import Truths, pad
+
+__all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "in_batch",
+    "in_originals",
+    "padded",
+    "resize_and_batch",
+]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def resize_and_batch(
+    images: Any,
+    *,
+    min_size: int,
+    max_size: int,
+    mean: Sequence[float],
+    std: Sequence[float] | None,
+    size_divisible: int = 32,
+    chainer: bool = False,
+) -> Prepared:
+    """Return images as one batch: torchvision's ``GeneralizedRCNNTransform``.
+
+    Each image is resized by linear interpolation, so that its shorter side is ``min_size``, or its
+    longer one ``max_size`` if it would be longer than that.
+
+    Parameters
+    ----------
+    images
+        Arrays of shape ``(3, H, W)``, from 0 to 255.
+    min_size, max_size
+        The lengths of sides.
+    mean, std
+        The mean and standard deviation of each channel, of values from 0 to 1.  Without ``std``,
+        ``mean`` is that of values from 0 to 255 and is subtracted after the resizing.
+    size_divisible
+        The height and width of the batch are multiples of it.
+    chainer
+        Whether ``sizes`` of the result are ChainerCV's, which are not rounded.
+    """
+    resized, sizes = [], []
+    for image in images:
+        height, width = (int(n) for n in image.shape[1:])
+        scale = min(min_size / min(height, width), max_size / max(height, width))
+        size = max(int(height * scale), 1), max(int(width * scale), 1)
+        x = ops.astype(image, np.float32, copy=False)
+        if std is not None:
+            x = (x / 255 - _channels(x, mean)) / _channels(x, std)
+        x = (
+            x
+            if size == (height, width)
+            else ops.interpolate(x[None], size=size, mode="bilinear")[0]
+        )
+        resized.append(x if std is not None else x - _channels(x, mean))
+        sizes.append((height * scale, width * scale) if chainer else size)
+    most = [max((x.shape[axis] for x in resized), default=0) for axis in (1, 2)]
+    height, width = (math.ceil(n / size_divisible) * size_divisible for n in most)
+    batch = [
+        ops.pad(x, ((0, 0), (0, height - x.shape[1]), (0, width - x.shape[2]))) for x in resized
+    ]
+    originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
+    return Prepared(
+        ops.stack(batch) if batch else np.zeros((0, 3, height, width), np.float32),
+        np.array(sizes, np.float32 if chainer else np.int32).reshape(-1, 2),
+        originals,
+    )
+
+
+def _channels(x: Any, values: Sequence[float]) -> Any:
+    return array_module(x).asarray(np.array(values, np.float32)[:, None, None])
+
+
+def padded(truths: Truths) -> Truths:
+    """Return truths in their padded form, with an entry at least."""
+    if isinstance(truths.labels, tuple | list):
+        truths = pad(truths, max(1, *map(len, truths.labels), 0))
+    return truths
+
+
+def in_batch(truths: Truths, prepared: Prepared) -> Truths:
+    """Return padded truths in pixels of a batch instead of those of the images as given.
+
+    Masks are resized as by torchvision, to nearest neighbours.
+    """
+    ratios = _ratios(truths.boxes, prepared.sizes / prepared.originals)
+    boxes = truths.boxes * ops.tile(ratios, (1, 1, 2))
+    points = None if truths.points is None else truths.points * ratios[:, :, None, :]
+    masks = truths.masks
+    if masks is not None:
+        height, width = prepared.batch.shape[2:]
+        resized = []
+        for mask, size, original in zip(masks, prepared.sizes, prepared.originals, strict=True):
+            (h, w), (new_h, new_w) = original.tolist(), (int(n) for n in size)
+            small = ops.interpolate(
+                ops.astype(mask[:, :h, :w], np.float32), size=(new_h, new_w), mode="nearest"
+            )
+            resized.append(ops.pad(small, ((0, 0), (0, height - new_h), (0, width - new_w))))
+        masks = ops.stack(resized)
+    return truths._replace(boxes=boxes, masks=masks, points=points)
+
+
+def in_originals(boxes: Any, prepared: Prepared) -> Any:
+    """Return padded boxes or points in pixels of the images as they were given.
+
+    The shape is ``(N, …, 4)`` or ``(N, …, 2)``: rows before columns.
+    """
+    ratios = np.float32(prepared.originals) / np.float32(prepared.sizes)
+    ratios = np.concatenate([ratios] * (boxes.shape[-1] // 2), axis=-1)
+    shape = (ratios.shape[0], *(1,) * (boxes.ndim - 2), ratios.shape[1])
+    return boxes * array_module(boxes).asarray(ratios.reshape(shape))
+
+
+def _ratios(like: Any, ratios: Any) -> Any:
+    return array_module(like).asarray(np.asarray(ratios, np.float32)[:, None, :])
