@@ -1,6 +1,7 @@
 """Detectors and segmenters, as frozen classes."""
 
 from fdbr.vision.models.base import Detector, Prepared, Segmenter
+from fdbr.vision.models.faster_rcnn_vgg import FasterRCNN_VGG16, VGG16RoIHead
 from fdbr.vision.models.fpn import (
     Backbone,
     FeaturePyramid,
@@ -50,6 +51,7 @@ __all__ = [
     "FasterRCNN",
     "FasterRCNN_ResNet101_FPN",
     "FasterRCNN_ResNet50_FPN",
+    "FasterRCNN_VGG16",
     "FeaturePyramid",
     "FrozenBatchNorm",
     "KeypointRCNN_ResNet50_FPN",
@@ -62,6 +64,7 @@ __all__ = [
     "ResNetBody",
     "Sample",
     "Segmenter",
+    "VGG16RoIHead",
     "YOLOTargets",
     "YOLOv2",
     "YOLOv2Tiny",
