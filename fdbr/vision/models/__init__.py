@@ -10,6 +10,11 @@ from fdbr.vision.models.fpn import (
     ResNetBody,
     split_backbone,
 )
+from fdbr.vision.models.light_head_rcnn import (
+    GlobalContextModule,
+    LightHeadRCNN_ResNet101,
+    LightHeadRoIHead,
+)
 from fdbr.vision.models.matching import Sample, match, sample
 from fdbr.vision.models.rcnn import (
     FasterRCNN,
@@ -54,8 +59,11 @@ __all__ = [
     "FasterRCNN_VGG16",
     "FeaturePyramid",
     "FrozenBatchNorm",
+    "GlobalContextModule",
     "KeypointRCNN_ResNet50_FPN",
     "LastLevels",
+    "LightHeadRCNN_ResNet101",
+    "LightHeadRoIHead",
     "MaskRCNN_ResNet101_FPN",
     "MaskRCNN_ResNet50_FPN",
     "Prepared",
