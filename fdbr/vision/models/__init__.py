@@ -2,6 +2,7 @@
 
 from fdbr.vision.models.base import Detector, Prepared, Segmenter
 from fdbr.vision.models.faster_rcnn_vgg import FasterRCNN_VGG16, VGG16RoIHead
+from fdbr.vision.models.fcis import FCIS_ResNet101, FCISHead, MaskedRegions, mask_voting
 from fdbr.vision.models.fpn import (
     Backbone,
     FeaturePyramid,
@@ -53,6 +54,8 @@ __all__ = [
     "Darknet53",
     "DarknetTiny",
     "Detector",
+    "FCISHead",
+    "FCIS_ResNet101",
     "FasterRCNN",
     "FasterRCNN_ResNet101_FPN",
     "FasterRCNN_ResNet50_FPN",
@@ -66,6 +69,7 @@ __all__ = [
     "LightHeadRoIHead",
     "MaskRCNN_ResNet101_FPN",
     "MaskRCNN_ResNet50_FPN",
+    "MaskedRegions",
     "Prepared",
     "RegionSettings",
     "RegionTargets",
@@ -81,6 +85,7 @@ __all__ = [
     "anchor_targets",
     "keypoint_losses",
     "mask_losses",
+    "mask_voting",
     "match",
     "region_losses",
     "region_targets",
