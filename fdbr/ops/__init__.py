@@ -59,6 +59,7 @@ from fdbr.ops.nn.normalization.statistics import (
 from fdbr.ops.nn.one_hot import one_hot
 from fdbr.ops.nn.pooling.adaptive import *
 from fdbr.ops.nn.pooling.fractional import *
+from fdbr.ops.nn.pooling.position_sensitive import *
 from fdbr.ops.nn.pooling.regions import *
 from fdbr.ops.nn.pooling.unpooling import *
 from fdbr.ops.nn.pooling.windowed import *

@@ -396,3 +396,45 @@ case(
         x, ops.concat([low, high], axis=1), (2, 1), sampling_ratio=1
     ),
 )
+
+
+def _pooled_groups(x, reduce):
+    found = [reduce(x[0, k, 2 * k : 2 * k + 2, :2]) for k in range(2)]
+    return np.array(found).reshape(1, 1, 2, 1)
+
+
+SQUARE = np.array([[0.0, 0, 0, 2, 4]])
+case(
+    "ps_roi_max_pool",
+    _distinct((1, 2, 5, 3)),
+    lambda x: _pooled_groups(x, np.max),
+    lambda x: ops.ps_roi_max_pool(x, array_module(x).asarray(SQUARE), (2, 1)),
+)
+case(
+    "ps_roi_average_pool",
+    arrays(((1, 2, 5, 3), ANY)),
+    lambda x: _pooled_groups(x, np.mean),
+    lambda x: ops.ps_roi_average_pool(x, array_module(x).asarray(SQUARE), (2, 1)),
+)
+
+
+def _aligned_group(x, low, high):
+    """Sample in the middle of each of two windows, which read a channel each."""
+    rows = _hats(low[0, 1], high[0, 1], 2, 1, 2)
+    columns = _hats(low[0, 0], high[0, 0], 1, 1, 2)
+    found = [rows[k] @ x[0, k] @ columns[0] for k in range(2)]
+    return np.array(found).reshape(1, 1, 2, 1)
+
+
+for _name, _pool in (
+    ("ps_roi_average_align", ops.ps_roi_average_align),
+    ("ps_roi_max_align", ops.ps_roi_max_align),
+):
+    case(
+        _name,
+        arrays(((1, 2, 2, 2), ANY), *CORNERS),
+        _aligned_group,
+        lambda x, low, high, pool=_pool: pool(
+            x, ops.concat([low, high], axis=1), (2, 1), sampling_ratio=1, chainer=True
+        ),
+    )

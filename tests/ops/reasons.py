@@ -187,8 +187,15 @@ GATES = "gates of recurrent cells let a share of real numbers through"
 TRAINING = "statistics and losses of networks are those of real numbers"
 
 REAL: dict[str, str] = {
-    **dict.fromkeys("spatial_pyramid_pooling roi_max_pool roi_max_align".split(), ORDER),
-    **dict.fromkeys("roi_average_pool roi_average_align".split(), "regions are of real images"),
+    **dict.fromkeys(
+        "spatial_pyramid_pooling roi_max_pool roi_max_align ps_roi_max_pool "
+        "ps_roi_max_align".split(),
+        ORDER,
+    ),
+    **dict.fromkeys(
+        "roi_average_pool roi_average_align ps_roi_average_pool ps_roi_average_align".split(),
+        "regions are of real images",
+    ),
     "grid_sample": "places are real",
     **dict.fromkeys(
         "median quantile max_pool adaptive_max_pool fractional_max_pool nextafter fmod fraction "
@@ -258,7 +265,8 @@ DECIDING: dict[str, str] = {
         f"{ASKS} how many elements are equal: the shape of the result depends on that",
     ),
     **dict.fromkeys(
-        "roi_max_pool roi_average_pool roi_max_align roi_average_align".split(),
+        "roi_max_pool roi_average_pool roi_max_align roi_average_align ps_roi_max_pool "
+        "ps_roi_average_pool ps_roi_max_align ps_roi_average_align".split(),
         "regions are cut out one by one",
     ),
 }

@@ -39,6 +39,8 @@ VALUES = {
     "binary_hierarchical_softmax": (5, LABELS),
     **dict.fromkeys(("roi_max_pool", "roi_average_pool", "roi_average_align"), (1, REGIONS)),
     "roi_max_align": (1, REGIONS),
+    **dict.fromkeys("ps_roi_max_pool ps_roi_average_pool".split(), (1, REGIONS)),
+    **dict.fromkeys("ps_roi_average_align ps_roi_max_align".split(), (1, REGIONS)),
     **dict.fromkeys(
         ("unique_values", "unique_counts", "unique_inverse", "unique_all"), (3, COUNTS)
     ),
@@ -51,7 +53,8 @@ VALUES = {
 }
 # And its derivative.
 DERIVATIVES = {
-    "roi_average_pool": (1, REGIONS),
+    **dict.fromkeys(("roi_average_pool", "ps_roi_average_pool"), (1, REGIONS)),
+    **dict.fromkeys(("ps_roi_average_align", "ps_roi_max_align"), (3, REGIONS)),
     **dict.fromkeys(("roi_average_align", "roi_max_align"), (3, REGIONS)),
     "linalg.det": (4, "it is another one near singular matrices"),
     "linalg.expm": (2, POWERS),

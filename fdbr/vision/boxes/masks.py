@@ -7,6 +7,8 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops.nn.pooling.region_products import region_products
+from fdbr.ops.nn.pooling.regions import mean_weights
 from fdbr.ops.shape.creation import floating
 from fdbr.vision.boxes.arguments import checked_boxes, checked_format, checked_size
 
@@ -165,7 +167,8 @@ def crop_masks(
 ) -> Any:
     """Return the parts of masks in boxes, resized: the targets of a branch for masks.
 
-    It is torchvision's ``project_masks_on_boxes``, by `fdbr.ops.roi_average_align`.
+    It is torchvision's ``project_masks_on_boxes``, by `fdbr.ops.roi_average_align`, with no more
+    samples than a box of the size of the masks has.  So `fdbr.jit` has one trace for all boxes.
 
     Parameters
     ----------
@@ -207,13 +210,14 @@ def crop_masks(
                 "must be equally many, or indices be given"
             )
         indices = array_module(boxes).arange(boxes.shape[0])
-    return ops.roi_average_align(
-        ops.astype(masks, "float32")[:, None],
-        ops.astype(boxes, "float32"),
-        size,
-        batch_index=indices,
-        box_format=box_format,
-    )[:, 0]
+    shape, extents = checked_size("crop_masks", "size", size), masks.shape[-2:]
+    masks, boxes = ops.astype(masks, "float32"), ops.astype(boxes, "float32")
+    first = (1, 0) if box_format == "xyxy" else (0, 1)
+    rows, columns = (
+        mean_weights(boxes[:, i], boxes[:, i + 2], 1.0, m, n, 0, False, "float32", most=-(-n // m))
+        for i, m, n in zip(first, shape, extents, strict=True)
+    )
+    return region_products(masks[:, None], rows, columns, ops.astype(indices, "int64"))[:, 0]
 
 
 @public("fdbr.vision")

@@ -30,6 +30,7 @@ import fdbr.backends.cpu.library.sort.sets
 import fdbr.backends.cpu.library.sort.sorting
 import fdbr.backends.cpu.library.special
 import fdbr.backends.cpu.library.sums
+import fdbr.backends.cpu.library.suppression
 import fdbr.backends.cpu.library.triangles
 import fdbr.backends.cpu.library.vectorized
 import fdbr.backends.cpu.library.views

@@ -10,12 +10,13 @@ from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import abs as absolute
-from fdbr.ops.elementwise.arithmetic import ceil, clip, floor, maximum
+from fdbr.ops.elementwise.arithmetic import ceil, clip, floor, maximum, minimum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis, pick
+from fdbr.ops.indexing.segments import segment_sum
 from fdbr.ops.nn.pooling.region_products import region_peaks, region_products
 from fdbr.ops.nn.windows import per_axis
-from fdbr.ops.reductions.reduce import argmax, max, sum
+from fdbr.ops.reductions.reduce import argmax, max
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import expand_dims, permute_dims, reshape, stack
@@ -85,21 +86,16 @@ def roi_max_pool(
     array([[[[ 6.],
              [14.]]]])
     """
-    x, size, index, corners, scale = _arguments(
+    x, size, index, corners, scale = arguments(
         "roi_max_pool", x, boxes, output_size, spatial_scale, batch_index, box_format
     )
     row_windows, column_windows = (
-        _windows(low, high, scale, m, n, inclusive)
+        windows_of(low, high, scale, m, n, inclusive)
         for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True)
     )
-    peaks = region_peaks(x, row_windows, column_windows, index)
-    xp, channels = array_module(x), x.shape[1]
-    flat = reshape(x, (x.shape[0], channels, math.prod(x.shape[2:])))
-    outside = peaks < 0
-    image = reshape(index, (-1, 1, 1, 1))
-    channel = xp.arange(channels).reshape((1, channels, 1, 1))
-    fill = _number("roi_max_pool", "empty", empty)
-    return where(outside, fill, pick(flat, (image, channel, where(outside, 0, peaks))))
+    return peak_values(
+        x, row_windows, column_windows, index, number("roi_max_pool", "empty", empty)
+    )
 
 
 @public("fdbr.ops")
@@ -142,18 +138,14 @@ def roi_average_pool(
     array([[[[ 2.5],
              [10.5]]]])
     """
-    x, size, index, corners, scale = _arguments(
+    x, size, index, corners, scale = arguments(
         "roi_average_pool", x, boxes, output_size, spatial_scale, batch_index, box_format
     )
     x = floating(x)
-    weights = []
-    for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True):
-        windows = _windows(low, high, scale, m, n, inclusive)
-        start, end = windows[..., :1], windows[..., 1:]
-        positions = array_module(x).arange(n)
-        inside = astype((positions >= start) & (positions < end), x.dtype)
-        weights.append(inside / astype(maximum(end - start, 1), x.dtype))
-    rows, columns = weights
+    rows, columns = (
+        window_weights(windows_of(low, high, scale, m, n, inclusive), n, x.dtype)
+        for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True)
+    )
     return region_products(x, rows, columns, index)
 
 
@@ -205,16 +197,15 @@ def roi_average_align(
     array([[[[ 4.],
              [10.]]]])
     """
-    x, size, index, corners, scale = _arguments(
+    x, size, index, corners, scale = arguments(
         "roi_average_align", x, boxes, output_size, spatial_scale, batch_index, box_format
     )
     x = floating(x)
-    ratios = _ratios("roi_average_align", sampling_ratio)
-    weights = []
-    for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
-        samples, _, count = _samples(low, high, scale, m, n, ratio, aligned)
-        weights.append(astype(sum(samples, axis=2) / count, x.dtype))
-    rows, columns = weights
+    ratios = ratios_of("roi_average_align", sampling_ratio)
+    rows, columns = (
+        mean_weights(low, high, scale, m, n, ratio, aligned, x.dtype)
+        for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True)
+    )
     return region_products(x, rows, columns, index)
 
 
@@ -266,37 +257,22 @@ def roi_max_align(
     array([[[[ 4.],
              [10.]]]])
     """
-    x, size, index, corners, scale = _arguments(
+    x, size, index, corners, scale = arguments(
         "roi_max_align", x, boxes, output_size, spatial_scale, batch_index, box_format
     )
     x = floating(x)
-    ratios = _ratios("roi_max_align", sampling_ratio)
-    weights, inside = [], []
-    for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
-        samples, valid, _ = _samples(low, high, scale, m, n, ratio, aligned)
-        weights.append(astype(reshape(samples, (-1, m * samples.shape[2], n)), x.dtype))
-        inside.append(valid)
-    rows, columns = weights
-    values = region_products(x, rows, columns, index)
-    count, channels = values.shape[:2]
-    row_windows, column_windows = (valid.shape[2] for valid in inside)
-    values = reshape(values, (count, channels, size[0], row_windows, size[1], column_windows))
-    is_valid = inside[0][:, None, :, :, None, None] & inside[1][:, None, None, None, :, :]
-    values = where(is_valid, values, -math.inf)
-    values = reshape(
-        permute_dims(values, (0, 1, 2, 4, 3, 5)),
-        (count, channels, *size, row_windows * column_windows),
-    )
-    best = expand_dims(argmax(values, axis=-1), axis=-1)
-    largest = along_axis(values, best, 4)[..., 0]
-    fill = _number("roi_max_align", "empty", empty)
-    return largest if fill == -math.inf else where(largest == -math.inf, fill, largest)
+    ratios = ratios_of("roi_max_align", sampling_ratio)
+    samples = [
+        samples_of(low, high, scale, m, n, ratio, aligned)
+        for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True)
+    ]
+    return largest_samples(x, samples, index, number("roi_max_align", "empty", empty))
 
 
 # --- arguments ----------------------------------------------------------------------
 
 
-def _arguments(
+def arguments(
     function: str,
     x: Any,
     boxes: Any,
@@ -309,7 +285,7 @@ def _arguments(
     x = _image(function, x)
     size = per_axis(function, "output_size", output_size, 2)
     index, corners = _regions(function, x, boxes, batch_index, box_format)
-    return x, size, index, corners, _number(function, "spatial_scale", spatial_scale, positive=True)
+    return x, size, index, corners, number(function, "spatial_scale", spatial_scale, positive=True)
 
 
 def _image(function: str, x: Any) -> Any:
@@ -359,7 +335,7 @@ def _regions(
     return astype(index, xp.int64), (low, high)
 
 
-def _number(function: str, name: str, value: Any, positive: bool = False) -> float:
+def number(function: str, name: str, value: Any, positive: bool = False) -> float:
     if not isinstance(value, numbers.Real) or (positive and not float(value) > 0):
         kind = "a positive number" if positive else "a number"
         raise ValueError(
@@ -369,7 +345,7 @@ def _number(function: str, name: str, value: Any, positive: bool = False) -> flo
     return float(value)
 
 
-def _ratios(function: str, sampling_ratio: Any) -> tuple[int, int]:
+def ratios_of(function: str, sampling_ratio: Any) -> tuple[int, int]:
     pair = isinstance(sampling_ratio, Sequence)
     given = tuple(sampling_ratio) if pair else (sampling_ratio,) * 2
     if len(given) != 2 or not all(g is None or hasattr(g, "__index__") for g in given):
@@ -384,14 +360,41 @@ def _ratios(function: str, sampling_ratio: Any) -> tuple[int, int]:
 # --- windows ------------------------------------------------------------------------
 
 
-def _windows(low: Any, high: Any, scale: float, m: int, n: int, inclusive: bool) -> Any:
-    """Return the first and last elements of ``m`` windows on an axis of length ``n``."""
+def windows_of(
+    low: Any, high: Any, scale: float, m: int, n: int, inclusive: bool, least: float | None = None
+) -> Any:
+    """Return the first and last elements of ``m`` windows on an axis of length ``n``.
+
+    Corners are rounded, unless there is a ``least`` length of regions.
+    """
     xp = array_module(low)
-    start, end = (_round_half_away(corner * scale)[:, None] for corner in (low, high))
-    step = maximum(end - start + inclusive, 1) / m
+    start, end = low[:, None] * scale, high[:, None] * scale
+    if least is None:
+        start, end = _round_half_away(start), _round_half_away(end)
+    step = maximum(end - start + inclusive, 1 if least is None else least) / m
     image = xp.arange(m, dtype=step.dtype)
-    ends = (floor(image * step) + start, ceil((image + 1) * step) + start)
+    within, after = (0.0, start) if least is None else (start, 0.0)
+    ends = (floor(image * step + within) + after, ceil((image + 1) * step + within) + after)
     return astype(clip(stack(ends, axis=-1), 0, n), xp.int64)
+
+
+def window_weights(windows: Any, n: int, dtype: Any) -> Any:
+    """Return the weights of elements in the mean of each window."""
+    start, end = windows[..., :1], windows[..., 1:]
+    positions = array_module(windows).arange(n)
+    inside = astype((positions >= start) & (positions < end), dtype)
+    return inside / astype(maximum(end - start, 1), dtype)
+
+
+def peak_values(x: Any, row_windows: Any, column_windows: Any, index: Any, empty: float) -> Any:
+    """Return the maximum of each window; ``empty`` where it has no elements."""
+    peaks = region_peaks(x, row_windows, column_windows, index)
+    xp, channels = array_module(x), x.shape[1]
+    flat = reshape(x, (x.shape[0], channels, math.prod(x.shape[2:])))
+    outside = peaks < 0
+    image = reshape(index, (-1, 1, 1, 1))
+    channel = xp.arange(channels).reshape((1, channels, 1, 1))
+    return where(outside, empty, pick(flat, (image, channel, where(outside, 0, peaks))))
 
 
 def _round_half_away(x: Any) -> Any:
@@ -399,22 +402,98 @@ def _round_half_away(x: Any) -> Any:
     return where(x < 0, -1.0, 1.0) * floor(absolute(x) + 0.5)
 
 
-def _samples(
-    low: Any, high: Any, scale: float, m: int, n: int, ratio: int, aligned: bool
+def samples_of(*arguments: Any, **parameters: Any) -> tuple[Any, Any]:
+    """Return the weights of elements in each sample, and which samples are valid.
+
+    The arguments are those of `_positions`.
+    """
+    positions, valid, _ = _positions(*arguments, **parameters)
+    elements = array_module(positions).arange(arguments[4], dtype=positions.dtype)
+    weights = maximum(1 - absolute(expand_dims(positions, axis=-1) - elements), 0.0)
+    return where(expand_dims(valid, axis=-1), weights, 0.0), valid
+
+
+def mean_weights(
+    low: Any,
+    high: Any,
+    scale: float,
+    m: int,
+    n: int,
+    ratio: int,
+    aligned: bool,
+    dtype: Any,
+    **parameters: Any,
+) -> Any:
+    """Return the weights of elements in the mean of each window's samples, ``(K, m, n)``.
+
+    Each sample adds to the weights of its two neighbours.
+    """
+    positions, valid, counts = _positions(low, high, scale, m, n, ratio, aligned, **parameters)
+    xp, (regions, _, samples) = array_module(positions), positions.shape
+    before = floor(positions)
+    share = positions - before
+    first = astype(before, xp.int64) + (xp.arange(regions * m) * n).reshape((regions, m, 1))
+    last = xp.arange(1, regions * m + 1).reshape((regions, m, 1)) * n - 1
+    values = stack([where(valid, 1 - share, 0.0) / counts, where(valid, share, 0.0) / counts])
+    ids = stack([first, minimum(first + 1, last)])
+    total = 2 * regions * m * samples
+    added = segment_sum(reshape(values, (total,)), reshape(ids, (total,)), regions * m * n)
+    return astype(reshape(added, (regions, m, n)), dtype, copy=False)
+
+
+def _positions(
+    low: Any,
+    high: Any,
+    scale: float,
+    m: int,
+    n: int,
+    ratio: int,
+    aligned: bool,
+    least: float = 1.0,
+    most: int | None = None,
 ) -> tuple[Any, Any, Any]:
-    """Return the weights of elements in each sample, which samples are valid, and their number."""
+    """Return samples' positions on an axis of length ``n``, which are valid, and their number.
+
+    The positions have the shape ``(K, m, samples)``.  A window has at most ``most`` samples, so
+    that their shape does not depend on the regions.
+    """
     xp, dtype = array_module(low), low.dtype
     offset = 0.5 if aligned else 0.0
     start, end = low * scale - offset, high * scale - offset
-    length = end - start if aligned else maximum(end - start, 1.0)
+    length = end - start if aligned else maximum(end - start, least)
     step = reshape(length / m, (-1, 1, 1))
     counts = ceil(step) if ratio == 0 else step * 0 + ratio
-    count_of_samples = ratio or (int(max(counts)) if counts.shape[0] else 1)
+    if most is not None:
+        counts = minimum(counts, most)
+    count_of_samples = ratio or most or (int(max(counts)) if counts.shape[0] else 1)
     image = xp.arange(count_of_samples if count_of_samples > 1 else 1, dtype=dtype)
     windows = xp.arange(m, dtype=dtype).reshape((m, 1))
     at_least_one = maximum(counts, 1.0)
     positions = reshape(start, (-1, 1, 1)) + (windows + (image + 0.5) / at_least_one) * step
     valid = (image < counts) & (positions >= -1) & (positions <= n)
-    positions = expand_dims(clip(positions, 0, n - 1), axis=-1)
-    weights_of_elements = maximum(1 - absolute(positions - xp.arange(n, dtype=dtype)), 0.0)
-    return where(expand_dims(valid, axis=-1), weights_of_elements, 0.0), valid, at_least_one
+    return where(valid, clip(positions, 0, n - 1), 0.0), valid, at_least_one
+
+
+def largest_samples(x: Any, samples: Any, index: Any, empty: float) -> Any:
+    """Return the largest valid sample of each window, from `samples_of` for rows and columns."""
+    size = [valid.shape[1] for _, valid in samples]
+    rows, columns = (
+        astype(
+            reshape(weights, (-1, weights.shape[1] * weights.shape[2], weights.shape[3])), x.dtype
+        )
+        for weights, _ in samples
+    )
+    values = region_products(x, rows, columns, index)
+    count, channels = values.shape[:2]
+    inside = [valid for _, valid in samples]
+    row_windows, column_windows = (valid.shape[2] for valid in inside)
+    values = reshape(values, (count, channels, size[0], row_windows, size[1], column_windows))
+    is_valid = inside[0][:, None, :, :, None, None] & inside[1][:, None, None, None, :, :]
+    values = where(is_valid, values, -math.inf)
+    values = reshape(
+        permute_dims(values, (0, 1, 2, 4, 3, 5)),
+        (count, channels, *size, row_windows * column_windows),
+    )
+    best = expand_dims(argmax(values, axis=-1), axis=-1)
+    largest = along_axis(values, best, 4)[..., 0]
+    return largest if empty == -math.inf else where(largest == -math.inf, empty, largest)
