@@ -18,7 +18,7 @@ from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import box_iou, clip_boxes, decode_boxes, nms
 from fdbr.vision.models.base import Prepared
-from fdbr.vision.models.position_sensitive import DilatedBody, ps_average_pool
+from fdbr.vision.models.dilated_body import DilatedBody
 from fdbr.vision.models.proposals import (
     STRIDE,
     WEIGHTS,
@@ -190,7 +190,16 @@ class FCIS_ResNet101(RegionDetector):
         """
         flat, index = flat_regions(boxes)
         masks, codes = (
-            ps_average_pool(x, flat, index, size=_SIZE, groups=_GROUPS, scale=1 / STRIDE)
+            ops.ps_roi_average_pool(
+                x,
+                flat,
+                _SIZE,
+                1 / STRIDE,
+                group_size=_GROUPS,
+                batch_index=index,
+                box_format="yxyx",
+                chainer=True,
+            )
             for x in maps
         )
         each = boxes.shape[:2]

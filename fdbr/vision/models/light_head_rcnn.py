@@ -13,8 +13,9 @@ from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.pooling.dimensions import MaxPool2d
+from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
-from fdbr.vision.models.position_sensitive import DilatedBody, ps_max_align
+from fdbr.vision.models.dilated_body import DilatedBody
 from fdbr.vision.models.proposals import STRIDE, ProposalHead, RegionDetector, SingleMapSettings
 from fdbr.vision.models.region_losses import RegionTargets
 
@@ -84,7 +85,17 @@ class LightHeadRoIHead(Composite):
     def _forward(self, of: Any, x: Any, boxes: Any, index: Any) -> tuple[Any, Any]:
         """Return encoded boxes ``(R, 4 * C)`` and logits ``(R, C)`` of boxes in images."""
         h = of.global_context_module(x)
-        h = ps_max_align(h, boxes, index, size=_SIZE, scale=1 / STRIDE, ratio=2)
+        h = ops.ps_roi_max_align(
+            h,
+            stop_gradient(boxes),
+            _SIZE,
+            1 / STRIDE,
+            2,
+            batch_index=index,
+            box_format="yxyx",
+            chainer=True,
+            empty=0.0,
+        )
         h = ops.relu(of.fc1(ops.reshape(h, (h.shape[0], -1))))
         return of.cls_loc(h), of.score(h)
 
