@@ -1,0 +1,46 @@
+"""The choice of objects among the boxes that a network scores for each class."""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.vision.boxes import nms
+from fdbr.vision.results import PADDING, Detections
+
+__all__ = ["best_objects"]
+
+
+def best_objects(
+    boxes: Any, scores: Any, *, score_threshold: float, nms_threshold: float, limit: int
+) -> Detections:
+    """Return the padded objects with the highest scores, without those that overlap better ones.
+
+    Parameters
+    ----------
+    boxes
+        Shape ``(N, K, 4)``; or ``(N, K, C, 4)``, a box for each class.
+    scores
+        Shape ``(N, K, C)``.
+    score_threshold
+        Scores must be above it.
+    nms_threshold
+        The overlap above which the worse of two objects of a class is left out.
+    limit
+        The number of entries for each image.
+    """
+    n, k, c = scores.shape
+    if boxes.ndim == 3:
+        boxes = ops.broadcast_to(boxes[:, :, None], (n, k, c, 4))
+    boxes = ops.reshape(boxes, (n, k * c, 4))
+    scores = ops.reshape(scores, (n, k * c))
+    labels = np.tile(np.arange(c, dtype=np.int32), (n, k))
+    certain = ops.where(scores > score_threshold, scores, -np.inf)
+    kept = nms(boxes, certain, nms_threshold, labels=labels, limit=limit)
+    found, indices = kept >= 0, ops.maximum(kept, 0)
+    corners = ops.broadcast_to(indices[..., None], (*indices.shape, 4))
+    return Detections(
+        ops.where(found[..., None], ops.take_along_axis(boxes, corners, axis=1), 0),
+        ops.where(found, ops.astype(indices % c, np.int32), PADDING),
+        ops.where(found, ops.take_along_axis(scores, indices, axis=1), 0),
+    )
