@@ -56,7 +56,7 @@ _LARGE: tuple[Stage, ...] = (
 )
 
 
-def _eighths(count: float) -> int:
+def eighths(count: float) -> int:
     """Round to a multiple of 8, at least 8 and at least nine tenths of the number."""
     near = max(8, int(count + 4) // 8 * 8)
     return near + 8 if near < 0.9 * count else near
@@ -85,11 +85,11 @@ class InvertedResidual(Composite):
         """Return a block of a `MobileNetV3`."""
         kernel, inner, outputs, excited, hard, stride = stage
         act = ops.hard_swish if hard else ops.relu
-        inner, outputs = _eighths(inner * width), _eighths(outputs * width)
+        inner, outputs = eighths(inner * width), eighths(outputs * width)
         layers: list[Any] = [] if inner == inputs else [of.unit(inputs, inner, 1, act=act)]
         layers.append(of.unit(inner, inner, kernel, stride, act=act, groups=inner))
         if excited:
-            squeezed = _eighths(inner // 4)
+            squeezed = eighths(inner // 4)
             layers.append(of.excitation(inner, squeezed, scale_activation=ops.hard_sigmoid))
         layers.append(of.unit(inner, outputs, 1, act=None))
         return cls(Sequential(*layers), stride == 1 and inputs == outputs)
@@ -175,13 +175,13 @@ class MobileNetV3(ImageNetwork):
             )
         of = Builder(key, weight_init, dtype, eps=1e-3, momentum=0.01)
         stages = cls._stages if blocks is None else [cls._stages[i] for i in blocks]
-        inputs = _eighths(16 * width)
+        inputs = eighths(16 * width)
         layers: list[Any] = [of.unit(in_channels, inputs, 3, 2, act=ops.hard_swish)]
         for stage in stages:
             layers.append(InvertedResidual.build(of, inputs, stage, width))
-            inputs = _eighths(stage[2] * width)
+            inputs = eighths(stage[2] * width)
         layers.append(of.unit(inputs, 6 * inputs, 1, act=ops.hard_swish))
-        hidden = _eighths(cls._hidden * width)
+        hidden = eighths(cls._hidden * width)
         first, last = of.linear(6 * inputs, hidden, 0.01), of.linear(hidden, classes, 0.01)
         classifier = Sequential(first, ops.hard_swish, Dropout(dropout), last)
         return cls(Sequential(*layers), AdaptiveAvgPool2d(1), classifier)
