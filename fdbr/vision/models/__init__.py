@@ -20,6 +20,25 @@ from fdbr.vision.models.fpn import (
     split_backbone,
 )
 from fdbr.vision.models.matching import Sample, match, sample
+from fdbr.vision.models.rcnn import (
+    FasterRCNN,
+    FasterRCNN_ResNet50_FPN,
+    FasterRCNN_ResNet101_FPN,
+    KeypointRCNN_ResNet50_FPN,
+    MaskRCNN_ResNet50_FPN,
+    MaskRCNN_ResNet101_FPN,
+    RegionSettings,
+)
+from fdbr.vision.models.region_losses import (
+    AnchorTargets,
+    RegionTargets,
+    anchor_losses,
+    anchor_targets,
+    keypoint_losses,
+    mask_losses,
+    region_losses,
+    region_targets,
+)
 from fdbr.vision.models.single_shot import match_default_boxes, multibox_loss
 from fdbr.vision.models.ssd import (
     SSD,
@@ -51,16 +70,31 @@ __all__ = [
     "SSDHead",
     "SSDLite320_MobileNet_V3_Large",
     "VGG16Extractor",
+    "AnchorTargets",
     "Backbone",
     "Detector",
+    "FasterRCNN",
+    "FasterRCNN_ResNet50_FPN",
+    "FasterRCNN_ResNet101_FPN",
     "FeaturePyramid",
     "FrozenBatchNorm",
+    "KeypointRCNN_ResNet50_FPN",
     "LastLevels",
+    "MaskRCNN_ResNet50_FPN",
+    "MaskRCNN_ResNet101_FPN",
     "Prepared",
+    "RegionSettings",
+    "RegionTargets",
     "ResNetBody",
     "Sample",
     "Segmenter",
+    "anchor_losses",
+    "anchor_targets",
+    "keypoint_losses",
+    "mask_losses",
     "match",
+    "region_losses",
+    "region_targets",
     "sample",
     "split_backbone",
 ]

@@ -1,0 +1,916 @@
+"""Detectors that classify proposed regions: Faster, Mask and Keypoint R-CNN."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from fdbr import ops, random
+from fdbr.core.array_modules import array_module, to_numpy
+from fdbr.errors.public import public
+from fdbr.nn.composite import Composite
+from fdbr.nn.convolution.layers import Conv, ConvTranspose
+from fdbr.nn.linear import Linear
+from fdbr.nn.models.building import Builder, positive
+from fdbr.nn.models.resnet import ResNet, ResNet50, ResNet101
+from fdbr.nn.sequential import Sequential
+from fdbr.transforms.vjp import stop_gradient
+from fdbr.tree import frozen, static
+from fdbr.vision.boxes import (
+    base_anchors,
+    clip_boxes,
+    decode_boxes,
+    grid_anchors,
+    nms,
+    paste_masks,
+)
+from fdbr.vision.models.base import Detector, Prepared
+from fdbr.vision.models.fpn import Backbone, FeaturePyramid, ResNetBody
+from fdbr.vision.models.region_features import pool_levels
+from fdbr.vision.models.region_losses import (
+    BOX_WEIGHTS,
+    AnchorTargets,
+    RegionTargets,
+    anchor_losses,
+    anchor_targets,
+    keypoint_losses,
+    mask_losses,
+    region_losses,
+    region_targets,
+)
+from fdbr.vision.models.resizing import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    in_batch,
+    in_originals,
+    padded,
+    resize_and_batch,
+)
+from fdbr.vision.results import Detections, Instances, Keypoints, Truths, unpad
+
+__all__ = [
+    "FasterRCNN",
+    "FasterRCNN_ResNet50_FPN",
+    "FasterRCNN_ResNet101_FPN",
+    "KeypointRCNN_ResNet50_FPN",
+    "MaskRCNN_ResNet50_FPN",
+    "MaskRCNN_ResNet101_FPN",
+    "RegionSettings",
+]
+
+_ANCHOR_SIZES = (32, 64, 128, 256, 512)
+_ANCHOR_RATIOS = (0.5, 1.0, 2.0)
+_CHAINER_MEAN = (123.15163084, 115.90288257, 103.0626238)
+
+
+class RegionSettings(NamedTuple):
+    """The numbers of a detector with regions, under torchvision's names.
+
+    ``rpn_…`` belongs to the network that proposes regions, ``box_…`` to the head that classifies
+    them.
+
+    Attributes
+    ----------
+    min_size, max_size
+        The lengths to which the sides of images are resized.
+    image_mean, image_std
+        The mean and standard deviation of channels, of values from 0 to 1.
+    size_divisible
+        The sides of a batch are multiples of it.
+    rpn_pre_nms_top_n_train, rpn_pre_nms_top_n_test
+        The number of anchors of each level that become proposals.
+    rpn_post_nms_top_n_train, rpn_post_nms_top_n_test
+        The number of proposals that remain after suppression.
+    rpn_nms_thresh, box_nms_thresh
+        The largest overlap of two proposals, and of two detections of a class.
+    rpn_fg_iou_thresh, rpn_bg_iou_thresh, box_fg_iou_thresh, box_bg_iou_thresh
+        The overlaps with an object from which an anchor or a proposal is positive, and below which
+        it is negative.
+    rpn_batch_size_per_image, box_batch_size_per_image
+        How many anchors and proposals of an image are sampled in training.
+    rpn_positive_fraction, box_positive_fraction
+        The largest fraction of positive ones.
+    box_score_thresh
+        Detections have larger scores.
+    box_detections_per_img
+        The largest number of detections of an image.
+    """
+
+    min_size: int = 800
+    max_size: int = 1333
+    image_mean: tuple[float, ...] = IMAGENET_MEAN
+    image_std: tuple[float, ...] | None = IMAGENET_STD
+    size_divisible: int = 32
+    rpn_pre_nms_top_n_train: int = 2000
+    rpn_pre_nms_top_n_test: int = 1000
+    rpn_post_nms_top_n_train: int = 2000
+    rpn_post_nms_top_n_test: int = 1000
+    rpn_nms_thresh: float = 0.7
+    rpn_fg_iou_thresh: float = 0.7
+    rpn_bg_iou_thresh: float = 0.3
+    rpn_batch_size_per_image: int = 256
+    rpn_positive_fraction: float = 0.5
+    box_score_thresh: float = 0.05
+    box_nms_thresh: float = 0.5
+    box_detections_per_img: int = 100
+    box_fg_iou_thresh: float = 0.5
+    box_bg_iou_thresh: float = 0.5
+    box_batch_size_per_image: int = 512
+    box_positive_fraction: float = 0.25
+
+
+_OF_CHAINER: dict[str, Any] = {
+    "image_mean": _CHAINER_MEAN,
+    "image_std": None,
+    "rpn_positive_fraction": 0.25,
+    "box_score_thresh": 0.7,
+}
+
+
+# --- layers -------------------------------------------------------------------------
+
+
+@frozen
+class RPNHead(Composite):
+    """The convolutions of a region proposal network.
+
+    Attributes
+    ----------
+    conv, cls_logits, bbox_pred
+        A 3x3 convolution, and 1x1 convolutions for the logits and the codes of anchors.
+    """
+
+    conv: Conv
+    cls_logits: Conv
+    bbox_pred: Conv
+
+    torch_names: ClassVar = {"conv": ("conv.0.0", "~conv")}
+    chainer_names: ClassVar = {"cls_logits": "conf", "bbox_pred": "loc"}
+
+    def _forward(self, of: Any, levels: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Return for each level the logits ``(N, A)`` and the codes ``(N, A, 4)`` of anchors."""
+        logits, codes = [], []
+        for x in levels:
+            x = ops.relu(of.conv(x))
+            logit, code = (
+                ops.permute_dims(layer(x), (0, 2, 3, 1)) for layer in (of.cls_logits, of.bbox_pred)
+            )
+            logits.append(ops.reshape(logit, (x.shape[0], -1)))
+            codes.append(ops.reshape(code, (x.shape[0], logits[-1].shape[1], 4)))
+        return logits, codes
+
+
+@frozen
+class RegionProposalNetwork(Composite):
+    """A region proposal network.
+
+    Attributes
+    ----------
+    head
+        Its convolutions.
+    """
+
+    head: RPNHead
+
+    chainer_names: ClassVar = {"head": ""}
+
+    def _forward(self, of: Any, levels: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Return what the head returns."""
+        out: tuple[list[Any], list[Any]] = of.head(levels)
+        return out
+
+
+@frozen
+class TwoMLPHead(Composite):
+    """Two fully connected layers.
+
+    Attributes
+    ----------
+    fc6, fc7
+        The layers.
+    """
+
+    fc6: Linear
+    fc7: Linear
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        """Return features of regions, shape ``(R, features)``."""
+        x = ops.reshape(x, (x.shape[0], -1))
+        return ops.relu(of.fc7(ops.relu(of.fc6(x))))
+
+
+@frozen
+class FastRCNNPredictor(Composite):
+    """The layers that classify regions and correct their boxes.
+
+    Attributes
+    ----------
+    cls_score, bbox_pred
+        Fully connected layers.
+    """
+
+    cls_score: Linear
+    bbox_pred: Linear
+
+    def _forward(self, of: Any, x: Any) -> tuple[Any, Any]:
+        """Return the logits ``(R, 1 + classes)`` and the codes ``(R, 1 + classes, 4)``."""
+        logits = of.cls_score(x)
+        return logits, ops.reshape(of.bbox_pred(x), (*logits.shape, 4))
+
+
+@frozen
+class MaskRCNNPredictor(Composite):
+    """The layers that compute masks of twice the size of features.
+
+    Attributes
+    ----------
+    conv5_mask, mask_fcn_logits
+        A transposed convolution, and a 1x1 convolution with an output for each class.
+    """
+
+    conv5_mask: ConvTranspose
+    mask_fcn_logits: Conv
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        """Return the logits, shape ``(R, 1 + classes, 2 S, 2 S)``."""
+        return of.mask_fcn_logits(ops.relu(of.conv5_mask(x)))
+
+
+@frozen
+class KeypointRCNNPredictor(Composite):
+    """The layer that computes maps of points of four times the size of features.
+
+    Attributes
+    ----------
+    kps_score_lowres
+        A transposed convolution, whose output is then resized linearly.
+    """
+
+    kps_score_lowres: ConvTranspose
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        """Return the logits, shape ``(R, points, 4 S, 4 S)``."""
+        return ops.interpolate(of.kps_score_lowres(x), scale_factor=2.0, mode="bilinear")
+
+
+_HEAD_CHAINER = {
+    "box_head.fc6": "bbox_head/fc1",
+    "box_head.fc7": "bbox_head/fc2",
+    "box_predictor.cls_score": "bbox_head/conf",
+    "box_predictor.bbox_pred": "bbox_head/loc",
+    "mask_predictor.conv5_mask": "mask_head/conv5",
+    "mask_predictor.mask_fcn_logits": "mask_head/seg",
+    **{f"mask_head.layers[{2 * i}]": f"mask_head/conv{i + 1}/conv" for i in range(4)},
+}
+
+
+@frozen
+class RoIHeads(Composite):
+    """The heads of a detector, each with its predictor.
+
+    Attributes
+    ----------
+    box_head, box_predictor
+        The layers that classify regions and correct their boxes.
+    mask_head, mask_predictor, keypoint_head, keypoint_predictor
+        The layers that compute masks, and maps of points; or `None`.
+    """
+
+    box_head: TwoMLPHead
+    box_predictor: FastRCNNPredictor
+    mask_head: Sequential | None = None
+    mask_predictor: MaskRCNNPredictor | None = None
+    keypoint_head: Sequential | None = None
+    keypoint_predictor: KeypointRCNNPredictor | None = None
+
+    torch_names: ClassVar = {
+        f"mask_head.layers[{2 * i}]": (f"mask_head.{i}.0", f"~mask_head.mask_fcn{i + 1}")
+        for i in range(4)
+    }
+    chainer_names: ClassVar = _HEAD_CHAINER
+
+    def _forward(self, of: Any, x: Any) -> tuple[Any, Any]:
+        """Return the logits and codes of regions."""
+        out: tuple[Any, Any] = of.box_predictor(of.box_head(x))
+        return out
+
+    def masks(self, x: Any) -> Any:
+        """Return the logits of masks of regions."""
+        return self.mask_predictor(self.mask_head(x))  # type: ignore[misc]
+
+    def points(self, x: Any) -> Any:
+        """Return the logits of points of regions."""
+        return self.keypoint_predictor(self.keypoint_head(x))  # type: ignore[misc]
+
+
+def _convolutions(of: Builder, inputs: int, channels: int, count: int) -> Sequential:
+    layers: list[Any] = []
+    for _ in range(count):
+        layers += [of.conv(inputs, channels, 3), ops.relu]
+        inputs = channels
+    return Sequential(*layers)
+
+
+def _transposed(of: Builder, inputs: int, outputs: int, kernel: int) -> ConvTranspose:
+    options = of.options()
+    return ConvTranspose.init(
+        of.key(), inputs, outputs, kernel, stride=2, padding=kernel // 2 - 1, **options
+    )
+
+
+# --- the models ---------------------------------------------------------------------
+
+
+@public("fdbr.vision.models")
+@frozen
+class FasterRCNN(Detector):
+    """Faster R-CNN over a pyramid of features; the subclasses set the network.
+
+    Ren, He, Girshick & Sun, *Faster R-CNN: towards real-time object detection with region proposal
+    networks*, NeurIPS 2015.  The fields are torchvision's modules, so that `nn.load_torch_state`
+    loads its weights, old ones too; a model made with ``chainer=True`` is ChainerCV's
+    ``FasterRCNNFPNResNet50``, whose file `nn.load_chainer_npz` loads.  Class 0 is torchvision's
+    class 1, since the background has no label here.
+
+    Attributes
+    ----------
+    backbone
+        The network and its pyramid.
+    rpn
+        The layers that propose regions.
+    roi_heads
+        The layers that classify regions.
+    settings
+        The thresholds and sizes, a `RegionSettings`.
+    chainer
+        Whether the model is ChainerCV's.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> from fdbr.vision import models
+    >>> model = models.FasterRCNN_ResNet50_FPN.init(
+    ...     fdbr.random.key(0), 3, width=2, depths=(1, 1, 1, 1), min_size=64
+    ... )
+    >>> found = model.predict([np.zeros((3, 40, 60), "float32")])
+    >>> [boxes.shape[1] for boxes in found.boxes]
+    [4]
+    """
+
+    backbone: Backbone
+    rpn: RegionProposalNetwork
+    roi_heads: RoIHeads
+    settings: RegionSettings = static()
+    chainer: bool = static(default=False)
+
+    _network: ClassVar[type[ResNet]] = ResNet50
+    chainer_names: ClassVar = {
+        "backbone.body": "extractor/base",
+        "backbone.fpn": "extractor",
+        "roi_heads": "",
+    }
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        classes: int = 90,
+        *,
+        width: int = 64,
+        depths: Sequence[int] | None = None,
+        chainer: bool = False,
+        eps: float | None = None,
+        weight_init: Any = None,
+        dtype: Any = np.float32,
+        **settings: Any,
+    ) -> Self:
+        """Return a model with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A random key.
+        classes
+            The number of classes, without the background: 90 for torchvision's weights, 80 for
+            ChainerCV's.
+        width
+            The number of channels of the first convolution.  The pyramid and the heads are
+            proportional: with 64, the pyramid has 256 channels.
+        depths, eps, weight_init, dtype
+            As for `ResNetBody.init`.
+        chainer
+            Whether the model is ChainerCV's: its anchors, order of coordinates, normalisation of
+            images, thresholds, sizes of samples, and losses.
+        settings
+            Other values of a `RegionSettings`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a size is not positive, or there is no such setting.
+        """
+        positive(cls, classes=classes, width=width)
+        chosen = cls._settings(chainer, settings)
+        of = Builder(key, weight_init, dtype)
+        body = ResNetBody.init(
+            of.key(),
+            cls._network,
+            width=width,
+            depths=depths,
+            chainer=chainer,
+            eps=eps,
+            weight_init=weight_init,
+            dtype=dtype,
+        )
+        channels, features = 4 * width, 16 * width
+        fpn = FeaturePyramid.build(of, [channels * 2**i for i in range(4)], channels)
+        ratios = len(_ANCHOR_RATIOS)
+        rpn = RPNHead(
+            of.conv(channels, channels, 3, stddev=0.01),
+            of.conv(channels, ratios, 1, stddev=0.01),
+            of.conv(channels, 4 * ratios, 1, stddev=0.01),
+        )
+        heads = RoIHeads(
+            TwoMLPHead(of.linear(channels * 49, features), of.linear(features, features)),
+            FastRCNNPredictor(
+                of.linear(features, 1 + classes, 0.01), of.linear(features, 4 + 4 * classes, 0.001)
+            ),
+            **cls._further_heads(of, width, 1 + classes, chosen),
+        )
+        kept = {k: v for k, v in chosen.items() if k in RegionSettings._fields}
+        return cls(
+            Backbone(body, fpn), RegionProposalNetwork(rpn), heads, RegionSettings(**kept), chainer
+        )
+
+    @classmethod
+    def _settings(cls, chainer: bool, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings that are not the defaults, or raise for an unknown one."""
+        names = (*RegionSettings._fields, *cls._further_settings)
+        for name in given:
+            if name not in names:
+                raise TypeError(
+                    f"fdbr.vision.models.{cls.__name__}.init: there is no setting {name!r}, only "
+                    f"{', '.join(names)}"
+                )
+        fixed = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+        return {**(_OF_CHAINER if chainer else {}), **fixed}
+
+    _further_settings: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def _further_heads(
+        cls, of: Builder, width: int, outputs: int, settings: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return heads besides that for boxes."""
+        return {}
+
+    def _forward(self, of: Any, batch: Any) -> tuple[list[Any], list[Any]]:
+        """Return the logits and codes of all anchors, for each level of the pyramid."""
+        out: tuple[list[Any], list[Any]] = of.rpn(of.backbone(batch))
+        return out
+
+    def prepare(self, images: Any) -> Prepared:
+        """Return images as the input of the network.
+
+        They are resized so that the shorter side is ``min_size``, or the longer one ``max_size``.
+        """
+        s = self.settings
+        return resize_and_batch(
+            images,
+            min_size=s.min_size,
+            max_size=s.max_size,
+            mean=s.image_mean,
+            std=s.image_std,
+            size_divisible=s.size_divisible,
+            chainer=self.chainer,
+        )
+
+    # --- proposals
+
+    def anchors(self, levels: Sequence[Any], batch: Any) -> list[Any]:
+        """Return the anchors of each level of a pyramid, shape ``(A, 4)``."""
+        grids = tuple((int(x.shape[2]), int(x.shape[3])) for x in levels)
+        shape = int(batch.shape[2]), int(batch.shape[3])
+        xp = array_module(batch)
+        return [xp.asarray(part) for part in _anchors(grids, shape, self.chainer)]
+
+    def propose(
+        self,
+        logits: Sequence[Any],
+        codes: Sequence[Any],
+        anchors: Sequence[Any],
+        sizes: Any,
+        pre: int,
+        post: int,
+    ) -> tuple[Any, Any]:
+        """Return the proposals of a region proposal network.
+
+        Parameters
+        ----------
+        logits, codes, anchors
+            For each level, arrays of shapes ``(N, A)``, ``(N, A, 4)`` and ``(A, 4)``.
+        sizes
+            The sizes of the images, ``(N, 2)``, within which boxes are clipped.
+        pre, post
+            The numbers of proposals of each level, and after suppression.
+
+        Returns
+        -------
+        tuple
+            The boxes, shape ``(N, R, 4)``, and which of them are proposals, ``(N, R)``.
+        """
+        scores, boxes, labels = [], [], []
+        for i, (logit, code, anchor) in enumerate(zip(logits, codes, anchors, strict=True)):
+            best, index = ops.top_k(stop_gradient(logit), min(pre, logit.shape[1]))
+            code = ops.take_along_axis(stop_gradient(code), index[:, :, None], axis=1)
+            decoded = decode_boxes(self._ordered(code), ops.take(anchor, index, axis=0))
+            scores.append(ops.sigmoid(best))
+            boxes.append(decoded)
+            labels.append(ops.full_like(index, i))
+        whole = clip_boxes(ops.concat(boxes, axis=1), sizes)
+        score = ops.concat(scores, axis=1)
+        sides = whole[..., 2:] - whole[..., :2]
+        has_area = ops.all(sides > 0 if self.chainer else sides >= 1e-3, axis=-1)
+        kept = nms(
+            whole,
+            ops.where(has_area, score, -np.inf),
+            self.settings.rpn_nms_thresh,
+            labels=ops.concat(labels, axis=1),
+            limit=min(post, score.shape[1]),
+        )
+        chosen = ops.take_along_axis(whole, ops.maximum(kept, 0)[:, :, None], axis=1)
+        return ops.where((kept >= 0)[:, :, None], chosen, 0), kept >= 0
+
+    def _ordered(self, codes: Any) -> Any:
+        """Return codes with rows before columns, which torchvision has the other way round."""
+        return codes if self.chainer else ops.take(codes, [1, 0, 3, 2], axis=-1)
+
+    def _proposals(self, levels: Any, batch: Any, sizes: Any, mode: str) -> tuple[Any, ...]:
+        """Return anchors, logits and codes of all levels, and proposals."""
+        logits, codes = self.rpn(levels)
+        anchors = self.anchors(levels, batch)
+        if self.chainer:  # its proposals are clipped to the batch
+            sizes = np.array(batch.shape[2:], np.float32)
+        pre = getattr(self.settings, f"rpn_pre_nms_top_n_{mode}")
+        post = getattr(self.settings, f"rpn_post_nms_top_n_{mode}")
+        return (anchors, logits, codes, *self.propose(logits, codes, anchors, sizes, pre, post))
+
+    # --- inference
+
+    def detect(self, batch: Any, sizes: Any) -> Any:
+        """Return the padded objects in a batch, in its pixels; all shapes depend on ``batch``'s.
+
+        Parameters
+        ----------
+        batch
+            The images, shape ``(N, 3, H, W)``.
+        sizes
+            Their sizes within the batch, shape ``(N, 2)``.
+
+        Returns
+        -------
+        Detections
+            Of ``box_detections_per_img`` entries.
+        """
+        levels = self.backbone(batch)
+        *_, rois, is_roi = self._proposals(levels, batch, sizes, "test")
+        return self._boxes(levels, rois, is_roi, sizes)
+
+    def _pool(self, levels: Any, boxes: Any, size: int) -> Any:
+        return pool_levels(levels[:4], stop_gradient(boxes), size, chainer=self.chainer)
+
+    def _boxes(self, levels: Any, rois: Any, is_roi: Any, sizes: Any) -> Detections:
+        """Return the detections among proposals."""
+        s = self.settings
+        images, each = rois.shape[:2]
+        logits, codes = self.roi_heads(self._pool(levels, rois, 7))
+        classes = logits.shape[1] - 1
+        scores = ops.reshape(ops.softmax(logits, axis=1)[:, 1:], (images, each, classes))
+        reached = scores >= s.box_score_thresh if self.chainer else scores > s.box_score_thresh
+        scores = ops.where(is_roi[:, :, None] & reached, scores, -np.inf)
+        scores = ops.reshape(scores, (images, each * classes))
+        # At most 1 / threshold classes of a region have a score above the threshold.
+        most = min(classes, int(1 / s.box_score_thresh) if s.box_score_thresh > 0 else classes)
+        codes = ops.reshape(codes[:, 1:], (images, each * classes, 4))
+        if most < classes:
+            scores, index = ops.top_k(scores, each * most)
+            codes = ops.take_along_axis(codes, index[:, :, None], axis=1)
+        else:
+            xp = array_module(scores)
+            index = xp.broadcast_to(xp.arange(each * classes), scores.shape)
+        own = ops.take_along_axis(rois, (index // classes)[:, :, None], axis=1)
+        boxes = clip_boxes(decode_boxes(self._ordered(codes), own, weights=BOX_WEIGHTS), sizes)
+        if not self.chainer:
+            is_large = ops.all(boxes[..., 2:] - boxes[..., :2] >= 1e-2, axis=-1)
+            scores = ops.where(is_large, scores, -np.inf)
+        labels = index % classes
+        kept = nms(boxes, scores, s.box_nms_thresh, labels=labels, limit=s.box_detections_per_img)
+        found, position = kept >= 0, ops.maximum(kept, 0)
+        boxes = ops.take_along_axis(boxes, position[:, :, None], axis=1)
+        labels = ops.where(found, ops.take_along_axis(labels, position, axis=1), -1)
+        scores = ops.where(found, ops.take_along_axis(scores, position, axis=1), 0)
+        return Detections(
+            ops.where(found[:, :, None], boxes, 0), ops.astype(labels, np.int32), scores
+        )
+
+    def finish(self, found: Any, prepared: Prepared) -> Any:
+        """Return the ragged result of `detect` in pixels of the images that were given."""
+        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
+
+    # --- training
+
+    def losses(self, images: Any, truths: Truths, *, key: Any) -> tuple[dict[str, Any], Self]:
+        """Return the losses of training by torchvision's names, and the model.
+
+        Parameters
+        ----------
+        images, truths
+            As for `Detector.losses`.
+        key
+            A random key, which samples anchors and proposals.
+
+        Returns
+        -------
+        tuple
+            ``loss_objectness``, ``loss_rpn_box_reg``, ``loss_classifier`` and ``loss_box_reg``;
+            ``loss_mask`` and ``loss_keypoint`` of models with masks and points.  The model itself
+            follows, since normalisations are frozen.
+        """
+        prepared = self.prepare(images)
+        truths = in_batch(padded(truths), prepared)
+        levels = self.backbone(prepared.batch)
+        anchors, logits, codes, rois, is_roi = self._proposals(
+            levels, prepared.batch, prepared.sizes, "train"
+        )
+        first, second = random.split(key)
+        of_anchors = self.anchor_targets(first, ops.concat(anchors), truths, prepared.sizes)
+        found = anchor_losses(
+            ops.concat(logits, axis=1),
+            self._ordered(ops.concat(codes, axis=1)),
+            of_anchors,
+            chainer=self.chainer,
+        )
+        of_regions = self.region_targets(second, rois, is_roi, truths)
+        return {**found, **self._head_losses(levels, of_regions, truths)}, self
+
+    def anchor_targets(self, key: Any, anchors: Any, truths: Truths, sizes: Any) -> AnchorTargets:
+        """Return the targets of anchors by the function of that name, with the model's settings."""
+        s = self.settings
+        return anchor_targets(
+            key,
+            anchors,
+            truths,
+            sizes=sizes if self.chainer else None,
+            high=s.rpn_fg_iou_thresh,
+            low=s.rpn_bg_iou_thresh,
+            count=s.rpn_batch_size_per_image,
+            positive_fraction=s.rpn_positive_fraction,
+        )
+
+    def region_targets(self, key: Any, rois: Any, is_roi: Any, truths: Truths) -> RegionTargets:
+        """Return the targets of proposals by the function of that name, with the settings."""
+        s = self.settings
+        return region_targets(
+            key,
+            rois,
+            is_roi,
+            truths,
+            high=s.box_fg_iou_thresh,
+            low=s.box_bg_iou_thresh,
+            count=s.box_batch_size_per_image,
+            positive_fraction=s.box_positive_fraction,
+        )
+
+    def _head_losses(self, levels: Any, targets: RegionTargets, truths: Truths) -> dict[str, Any]:
+        """Return the losses of the heads."""
+        logits, codes = self.roi_heads(self._pool(levels, targets.boxes, 7))
+        logits, codes = (
+            ops.reshape(v, (*targets.labels.shape, *v.shape[1:])) for v in (logits, codes)
+        )
+        return region_losses(logits, self._ordered(codes), targets, chainer=self.chainer)
+
+    def _positive(self, levels: Any, targets: RegionTargets) -> Any:
+        """Return the features of the sampled proposals that may be positive."""
+        s = self.settings
+        most = int(s.box_batch_size_per_image * s.box_positive_fraction)
+        return self._pool(levels, targets.boxes[:, :most], 14)
+
+
+@functools.lru_cache(maxsize=64)
+def _anchors(
+    grids: tuple[tuple[int, int], ...], shape: tuple[int, int], chainer: bool
+) -> tuple[Any, ...]:
+    """Return the anchors of each level, which are centred at elements, or in ChainerCV's beside."""
+    found = []
+    for i, (grid, size) in enumerate(zip(grids, _ANCHOR_SIZES, strict=True)):
+        stride = (shape[0] // grid[0], shape[1] // grid[1])
+        base = base_anchors([size], _ANCHOR_RATIOS)
+        if chainer:
+            stride = (4 * 2**i, 4 * 2**i)
+            ratio = np.array(_ANCHOR_RATIOS)
+            width = np.round(stride[0] / np.sqrt(ratio))
+            half = np.stack([np.round(width * ratio), width], axis=1) * (size / stride[0] / 2)
+            base = np.concatenate([stride[0] / 2 - half, stride[0] / 2 + half], 1).astype("float32")
+        found.append(grid_anchors(grid, stride, base))
+    return tuple(found)
+
+
+@public("fdbr.vision.models")
+@frozen
+class FasterRCNN_ResNet50_FPN(FasterRCNN):
+    """`FasterRCNN` over a `ResNet50`: 41,755,286 parameters for 90 classes."""
+
+
+@public("fdbr.vision.models")
+@frozen
+class FasterRCNN_ResNet101_FPN(FasterRCNN):
+    """`FasterRCNN` over a `ResNet101`."""
+
+    _network: ClassVar[type[ResNet]] = ResNet101
+
+
+@public("fdbr.vision.models")
+@frozen
+class MaskRCNN_ResNet50_FPN(FasterRCNN):
+    """`FasterRCNN` with a head for masks: 44,401,393 parameters for 90 classes.
+
+    He, Gkioxari, Dollár & Girshick, *Mask R-CNN*, ICCV 2017.  `predict` returns `Instances`.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> from fdbr.vision import models
+    >>> model = models.MaskRCNN_ResNet50_FPN.init(
+    ...     fdbr.random.key(0), 3, width=2, depths=(1, 1, 1, 1), min_size=64
+    ... )
+    >>> found = model.predict([np.zeros((3, 40, 60), "float32")])
+    >>> [masks.shape[1:] for masks in found.masks]
+    [(40, 60)]
+    """
+
+    @classmethod
+    def _further_heads(
+        cls, of: Builder, width: int, outputs: int, settings: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the head for masks."""
+        channels = 4 * width
+        predictor = MaskRCNNPredictor(
+            _transposed(of, channels, channels, 2), of.conv(channels, outputs, 1)
+        )
+        return {
+            "mask_head": _convolutions(of, channels, channels, 4),
+            "mask_predictor": predictor,
+        }
+
+    def detect(self, batch: Any, sizes: Any) -> Instances:
+        """Return the padded objects in a batch, in its pixels.
+
+        Parameters
+        ----------
+        batch, sizes
+            As for `FasterRCNN.detect`.
+
+        Returns
+        -------
+        Instances
+            The masks are probabilities within boxes, of shape ``(N, D, 28, 28)``.
+        """
+        levels = self.backbone(batch)
+        *_, rois, is_roi = self._proposals(levels, batch, sizes, "test")
+        found = self._boxes(levels, rois, is_roi, sizes)
+        logits = self.roi_heads.masks(self._pool(levels, found.boxes, 14))
+        label = ops.reshape(found.labels, (-1, 1, 1, 1)) + 1
+        own = ops.sigmoid(ops.take_along_axis(logits, label, axis=1)[:, 0])
+        return Instances(*found, ops.reshape(own, (*found.labels.shape, *own.shape[1:])))
+
+    def finish(self, found: Any, prepared: Prepared) -> Instances:
+        """Return the ragged result of `detect` in pixels of the images that were given."""
+        ragged = super().finish(found, prepared)
+        masks = (
+            paste_masks(mask, boxes, size.tolist(), chainer=self.chainer)
+            for mask, boxes, size in zip(
+                ragged.masks, ragged.boxes, prepared.originals, strict=True
+            )
+        )
+        return Instances(*ragged[:3], tuple(masks))
+
+    def _head_losses(self, levels: Any, targets: RegionTargets, truths: Truths) -> dict[str, Any]:
+        """Return the losses of the heads."""
+        logits = self.roi_heads.masks(self._positive(levels, targets))
+        logits = ops.reshape(logits, (targets.labels.shape[0], -1, *logits.shape[1:]))
+        return {
+            **super()._head_losses(levels, targets, truths),
+            **mask_losses(logits, targets, truths.masks, chainer=self.chainer),
+        }
+
+
+@public("fdbr.vision.models")
+@frozen
+class MaskRCNN_ResNet101_FPN(MaskRCNN_ResNet50_FPN):
+    """`MaskRCNN_ResNet50_FPN` over a `ResNet101`."""
+
+    _network: ClassVar[type[ResNet]] = ResNet101
+
+
+@public("fdbr.vision.models")
+@frozen
+class KeypointRCNN_ResNet50_FPN(FasterRCNN):
+    """`FasterRCNN` with a head for points: 59,137,258 parameters for 1 class and 17 points.
+
+    He, Gkioxari, Dollár & Girshick, *Mask R-CNN*, ICCV 2017, section 5.  `init` has the further
+    setting ``num_keypoints``, by default 17.  `predict` returns `Keypoints`.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> from fdbr.vision import models
+    >>> model = models.KeypointRCNN_ResNet50_FPN.init(
+    ...     fdbr.random.key(0), 1, width=2, depths=(1, 1, 1, 1), min_size=64, num_keypoints=5
+    ... )
+    >>> found = model.predict([np.zeros((3, 40, 60), "float32")])
+    >>> [points.shape[1:] for points in found.points]
+    [(5, 2)]
+    """
+
+    _further_settings: ClassVar[tuple[str, ...]] = ("num_keypoints",)
+
+    @classmethod
+    def _further_heads(
+        cls, of: Builder, width: int, outputs: int, settings: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the head for points."""
+        points = settings.get("num_keypoints", 17)
+        positive(cls, num_keypoints=points)
+        return {
+            "keypoint_head": _convolutions(of, 4 * width, 8 * width, 8),
+            "keypoint_predictor": KeypointRCNNPredictor(_transposed(of, 8 * width, points, 4)),
+        }
+
+    def detect(self, batch: Any, sizes: Any) -> Keypoints:
+        """Return the padded objects in a batch, in its pixels.
+
+        Parameters
+        ----------
+        batch, sizes
+            As for `FasterRCNN.detect`.
+
+        Returns
+        -------
+        Keypoints
+            ``points`` are logits within boxes, of shape ``(N, D, K, 56, 56)``, and
+            ``point_scores`` their maxima.
+        """
+        levels = self.backbone(batch)
+        *_, rois, is_roi = self._proposals(levels, batch, sizes, "test")
+        found = self._boxes(levels, rois, is_roi, sizes)
+        logits = self.roi_heads.points(self._pool(levels, found.boxes, 14))
+        logits = ops.reshape(logits, (*found.labels.shape, *logits.shape[1:]))
+        return Keypoints(*found, logits, ops.max(logits, axis=(3, 4)))
+
+    def finish(self, found: Any, prepared: Prepared) -> Keypoints:
+        """Return the ragged result of `detect` in pixels of the images that were given.
+
+        Maps are resized to their boxes by cubic interpolation, and points are where they are
+        largest.
+        """
+        ragged = unpad(found)
+        points, scores = [], []
+        for maps, boxes in zip(ragged.points, ragged.boxes, strict=True):
+            each = [points_of(m, b) for m, b in zip(maps, boxes, strict=True)]
+            xp, count = array_module(boxes), maps.shape[1]
+            points.append(
+                ops.stack([p for p, _ in each])
+                if each
+                else xp.zeros((0, count, 2), dtype=np.float32)
+            )
+            scores.append(
+                ops.stack([s for _, s in each]) if each else xp.zeros((0, count), dtype=np.float32)
+            )
+        whole = super().finish(found, prepared)
+        ratios = np.float32(prepared.originals) / np.float32(prepared.sizes)
+        moved = (
+            p * array_module(p).asarray(ratio) for p, ratio in zip(points, ratios, strict=True)
+        )
+        return Keypoints(*whole[:3], tuple(moved), tuple(scores))
+
+    def _head_losses(self, levels: Any, targets: RegionTargets, truths: Truths) -> dict[str, Any]:
+        """Return the losses of the heads."""
+        logits = self.roi_heads.points(self._positive(levels, targets))
+        logits = ops.reshape(logits, (targets.labels.shape[0], -1, *logits.shape[1:]))
+        return {
+            **super()._head_losses(levels, targets, truths),
+            **keypoint_losses(logits, targets, truths),
+        }
+
+
+def points_of(maps: Any, box: Any) -> tuple[Any, Any]:
+    """Return the points ``(K, 2)`` of the maxima of maps ``(K, S, S)`` of a box, and these."""
+    low, high = np.float32(to_numpy(box[:2])), np.float32(to_numpy(box[2:]))
+    sides = np.maximum(high - low, np.float32(1))
+    size = tuple(int(n) for n in np.ceil(sides))
+    resized = ops.interpolate(maps[:, None], size=size, mode="bicubic")[:, 0]
+    flat = ops.reshape(resized, (resized.shape[0], -1))
+    best = ops.argmax(flat, axis=1)
+    xp = array_module(maps)
+    position = ops.stack([best // size[1], best % size[1]], axis=1)
+    step = xp.asarray(sides / np.array(size, np.float32))
+    points = (ops.astype(position, np.float32) + 0.5) * step + xp.asarray(low)
+    return points, ops.max(flat, axis=1)
