@@ -16,6 +16,7 @@ SHORT = {
     "characters": ["--epochs", "1", "--batch-size", "800", "--width", "16", "--layers", "1"],
     "convolution": ["--epochs", "1"],
     "dcgan": ["--epochs", "1", "--batch-size", "256"],
+    "detect_shapes": ["--epochs", "1", "--pictures", "32", "--width", "2"],
     "language_model": ["--epochs", "1", "--units", "16", "--words", "100", "--batch-size", "200"],
     "maml": ["--epochs", "1", "--tasks", "50", "--width", "8"],
     "translate": ["--epochs", "1", "--examples", "64", "--units", "8"],
@@ -35,6 +36,7 @@ DISTRIBUTED = (
 LEFT = {
     "characters": "samples.txt",
     "dcgan": "sampled.png",
+    "detect_shapes": "found.png",
     "maml": "adapted.png",
     "translate": "attention.png",
     "vae": "reconstructed.png",

@@ -256,13 +256,14 @@ class SSD(Detector):
         """Return images resized to the model's size, and normalised."""
         dtype = tree.leaves(self.head)[0].dtype
         shape = (self.size, self.size)
+        batches = [images] if getattr(images, "ndim", 0) == 4 else [image[None] for image in images]
         resized = [
-            ops.interpolate(ops.astype(image, dtype, copy=False)[None], shape, mode="bilinear")
-            for image in images
-        ]
+            x if x.shape[2:] == shape else ops.interpolate(x, shape, mode="bilinear")
+            for x in (ops.astype(part, dtype, copy=False) for part in batches)
+        ] or [np.zeros((0, 3, *shape), dtype)]
         mean, std = (np.asarray(values, dtype)[:, None, None] for values in (self.mean, self.std))
         sizes = np.full((len(images), 2), self.size, np.int32)
-        originals = np.array([image.shape[1:] for image in images], np.int32)
+        originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
         return Prepared((ops.concat(resized) - mean) / std, sizes, originals)
 
     def detect(self, batch: Any, sizes: Any) -> Detections:
