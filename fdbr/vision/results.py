@@ -137,7 +137,7 @@ def pad(ragged: Any, size: int | None = None) -> Any:
             raise ValueError(
                 f"fdbr.vision.pad: image {i} has {count} objects, more than size={most}"
             )
-    fields = {}
+    fields: dict[str, Any] = {}
     for name, arrays in ragged._asdict().items():
         if arrays is None:
             fields[name] = None
