@@ -57,6 +57,32 @@ def _turned() -> Any:
 PLACES = _turned()
 
 
+def _boxes(count: int, extent: tuple[int, int]) -> Any:
+    """Boxes ``xyxy`` with sides from 16 to 200 in an image, and the index of the image."""
+    generator = np.random.default_rng(3)
+    low = generator.uniform(0, np.array(extent) - 200, (count, 2))
+    corners = np.concatenate([low, low + generator.uniform(16, 200, (count, 2))], axis=1)
+    return np.concatenate([np.zeros((count, 1)), corners], axis=1).astype(np.float32)
+
+
+PROPOSALS, CANDIDATES = _boxes(1000, (1088, 800)), _boxes(10_000, (1088, 800))[:, 1:].copy()
+
+
+def _suppressed(torch: Any, x: Any) -> Any:
+    import torchvision
+
+    return x[torchvision.ops.nms(torch.from_numpy(CANDIDATES), x.detach(), 0.5)[:1000]]
+
+
+def _aligned(ratio: int) -> Any:
+    def theirs(torch: Any, x: Any) -> Any:
+        import torchvision
+
+        return torchvision.ops.roi_align(x, torch.from_numpy(PROPOSALS), 7, 1 / 16, ratio)
+
+    return theirs
+
+
 COUNTERPARTS = Path(__file__).parents[2] / "docs" / "from-pytorch.json"
 
 
@@ -152,5 +178,22 @@ FUNCTIONS = [
         lambda torch, x: torch.nn.functional.grid_sample(
             x, torch.from_numpy(PLACES), align_corners=False
         ),
+    ),
+    row(
+        "nms of 10,000 boxes",
+        (len(CANDIDATES),),
+        lambda fdbr, x: x[
+            fdbr.vision.nms(CANDIDATES, x, limit=len(CANDIDATES), box_format="xyxy")[:1000]
+        ],
+        _suppressed,
+    ),
+    *(
+        row(
+            f"ROIAlign 7x7 of 1,000 boxes, {samples}",
+            (1, 256, 50, 68),
+            lambda fdbr, x, ratio=ratio: fdbr.ops.roi_average_align(x, PROPOSALS, 7, 1 / 16, ratio),
+            _aligned(ratio),
+        )
+        for samples, ratio in (("2x2 samples", 2), ("all elements", -1))
     ),
 ]

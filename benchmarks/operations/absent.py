@@ -29,7 +29,8 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "torchvision has it": "sigmoid_focal_loss",
     "it compares all pairs of classes": "multilabel_margin_loss",
     "PyTorch has no such pooling; torchvision has some": "roi_average_align roi_average_pool "
-    "roi_max_align roi_max_pool spatial_pyramid_pooling unpooling",
+    "roi_max_align roi_max_pool ps_roi_average_align ps_roi_average_pool ps_roi_max_align "
+    "ps_roi_max_pool spatial_pyramid_pooling unpooling",
     "it makes a view of foreign memory": "from_dlpack",
     "its cost is that of the function it calls": "linalg.cg",
     "functions of SciPy that have no program: PyTorch lacks nearly all of them": "special.*",

@@ -106,6 +106,7 @@ def test_poolings_are_those_of_torchvision():
     assert_allclose(ours, torchvision.ops.ps_roi_pool(x, boxes, 2, 0.9).numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ALL, ids=lambda f: f.__name__)
 def test_derivatives_exist_to_the_second_order(pool):
     image = X[:1, :4, :3, :3].copy()

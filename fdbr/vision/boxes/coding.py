@@ -83,7 +83,7 @@ def decode_boxes(
     clip: float | None = math.log(1000 / 16),
     box_format: str = "yxyx",
 ) -> Any:
-    """Return the boxes that offsets from anchors mean, the inverse of `encode_boxes`.
+    """Return the boxes at offsets from anchors, the inverse of `encode_boxes`.
 
     It is torchvision's ``BoxCoder.decode``, and ChainerCV's ``loc2bbox`` with ``clip=None``.
 

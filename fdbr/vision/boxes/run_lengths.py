@@ -16,7 +16,7 @@ __all__ = ["decode_rle", "encode_rle"]
 def encode_rle(masks: Any, *, compressed: bool = True) -> tuple[dict[str, Any], ...]:
     """Return masks as run lengths.
 
-    These are COCO's: the lengths of runs of False and True in turn, down the columns.
+    These are COCO's: the lengths of alternating runs of False and True, down the columns.
 
     Parameters
     ----------
