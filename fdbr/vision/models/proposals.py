@@ -21,7 +21,7 @@ from fdbr.vision.models.region_losses import (
     region_targets,
 )
 from fdbr.vision.models.resizing import in_batch, in_originals, resize_and_batch
-from fdbr.vision.models.suppression import best_objects
+from fdbr.vision.models.suppression import best_objects, in_rows
 from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Truths, unpad
 
@@ -97,11 +97,7 @@ class ProposalHead(Composite):
     def _forward(self, of: Any, x: Any) -> tuple[Any, Any]:
         """Return the encoded boxes ``(N, K, 4)`` and the logits ``(N, K, 2)``."""
         h = ops.relu(of.conv1(x))
-        return _rows(of.loc(h), 4), _rows(of.score(h), 2)
-
-
-def _rows(maps: Any, columns: int) -> Any:
-    return ops.reshape(ops.permute_dims(maps, (0, 2, 3, 1)), (maps.shape[0], -1, columns))
+        return in_rows(of.loc(h), 4), in_rows(of.score(h), 2)
 
 
 def propose_boxes(

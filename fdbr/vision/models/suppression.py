@@ -1,4 +1,4 @@
-"""The choice of objects among the boxes that a network scores for each class."""
+"""Predictions of a network as rows, and the choice of objects among them."""
 
 from typing import Any
 
@@ -8,7 +8,14 @@ from fdbr import ops
 from fdbr.vision.boxes import nms
 from fdbr.vision.results import PADDING, Detections
 
-__all__ = ["best_objects"]
+__all__ = ["best_objects", "in_rows"]
+
+
+def in_rows(maps: Any, columns: int) -> Any:
+    """Return maps ``(N, A * columns, H, W)`` as rows ``(N, H * W * A, columns)``."""
+    n, channels, height, width = maps.shape
+    count = height * width * (channels // columns)
+    return ops.reshape(ops.permute_dims(maps, (0, 2, 3, 1)), (n, count, columns))
 
 
 def best_objects(

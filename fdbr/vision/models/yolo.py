@@ -18,7 +18,7 @@ from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import box_iou
 from fdbr.vision.models.base import Detector, Prepared, checked_images
-from fdbr.vision.models.suppression import best_objects
+from fdbr.vision.models.suppression import best_objects, in_rows
 from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Detections, Truths, unpad
 
@@ -505,11 +505,7 @@ class YOLO(Detector):
 
     def _outputs(self, maps: Sequence[Any]) -> tuple[Any, Any, Any]:
         """Divide the outputs of all scales: encoded boxes, logits of objects and of classes."""
-        rows = [
-            ops.reshape(ops.permute_dims(x, (0, 2, 3, 1)), (x.shape[0], -1, 5 + self.classes))
-            for x in maps
-        ]
-        joined = ops.concat(rows, axis=1)
+        joined = ops.concat([in_rows(x, 5 + self.classes) for x in maps], axis=1)
         return joined[..., :4], joined[..., 4], joined[..., 5:]
 
     @classmethod

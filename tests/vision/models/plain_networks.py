@@ -40,12 +40,16 @@ def unit(x, weights, name, *, eps=2e-5, slope=0.1, act=True, **settings):
 def pool(x, size, stride, after=0):
     """Take the maxima of windows that extend over the edge as far as is needed."""
     height, width = (-(-(n + after - size) // stride) + 1 for n in x.shape[2:])
-    out = np.empty((*x.shape[:2], height, width))
-    for i in range(height):
-        for j in range(width):
-            part = x[:, :, i * stride : i * stride + size, j * stride : j * stride + size]
-            out[:, :, i, j] = part.max(axis=(2, 3))
-    return out
+    ends = [(n - 1) * stride + size for n in (height, width)]
+    extra = [(0, max(end - n, 0)) for end, n in zip(ends, x.shape[2:], strict=True)]
+    x = np.pad(x, ((0, 0), (0, 0), *extra), constant_values=-np.inf)
+    last = (height - 1) * stride + 1, (width - 1) * stride + 1
+    parts = [
+        x[:, :, i : i + last[0] : stride, j : j + last[1] : stride]
+        for i in range(size)
+        for j in range(size)
+    ]
+    return np.max(parts, axis=0)
 
 
 def sigmoid(x):
