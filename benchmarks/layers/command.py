@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks import libraries, timing
 from benchmarks.layers.activations import ACTIVATIONS
+from benchmarks.layers.detectors import DETECTORS, Detector, prediction
 from benchmarks.layers.functions import FUNCTIONS
 from benchmarks.layers.further import FURTHER
 from benchmarks.layers.losses import LOSSES
@@ -23,7 +24,7 @@ from benchmarks.worker import FailedError, Process, answering
 
 __all__ = ["main"]
 
-TABLE = [*ROWS, *FURTHER, *FUNCTIONS, *ACTIVATIONS, *LOSSES]
+TABLE = [*ROWS, *FURTHER, *FUNCTIONS, *ACTIVATIONS, *LOSSES, *DETECTORS]
 LIBRARIES = ("fdbr", "fdbr.jit", "torch")
 BOUNDS = {"fdbr": 2.0, "fdbr.jit": 1.0}
 """The ratios to PyTorch's eager time that nothing shall exceed."""
@@ -72,7 +73,7 @@ def main(arguments: list[str], environment: Callable[[int, int], dict[str, Any]]
     (chosen.output / "layers.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
-def _measured(row: Row, workers: dict[str, Process], rounds: int) -> Measured:
+def _measured(row: Row | Detector, workers: dict[str, Process], rounds: int) -> Measured:
     results: dict[str, Any] = {}
     notes: dict[str, str] = {}
     for library, worker in workers.items():
@@ -80,7 +81,7 @@ def _measured(row: Row, workers: dict[str, Process], rounds: int) -> Measured:
             results[library] = worker.ask(row.name)
         except FailedError as error:
             notes[library] = str(error)
-    for library in results.keys() - {"torch"} if not row.random else ():
+    for library in results.keys() - {"torch"} if not getattr(row, "random", False) else ():
         if "torch" in results:
             apart = disagreement([results[library]], [results["torch"]], RTOL)
             notes |= {library: apart} if apart else {}
@@ -116,16 +117,24 @@ def _serve(pipe: Connection, library: str, threads: int) -> None:
             return run.loop(what)
         run = None  # its arrays are free before those of the next are made
         row = next(row for row in TABLE if row.name == what)
-        x = row.input(np.random.default_rng(0), row.shape)
-        x.flags.writeable = False
-        step = _step_of_torch(row, x, threads) if library == "torch" else None
-        step = step or _step_of_fdbr(row, x, library == "fdbr.jit")
+        if isinstance(row, Detector):
+            step = prediction(row, library, threads)
+        else:
+            step = _step(row, library, threads)
         run = libraries.Run(
             lambda state, batch: (None, step()), None, None, lambda values: None, _compared
         )
         return run.results()
 
     answering(pipe, answer)
+
+
+def _step(row: Row, library: str, threads: int) -> Callable[[], Gradients]:
+    x = row.input(np.random.default_rng(0), row.shape)
+    x.flags.writeable = False
+    if library == "torch":
+        return _step_of_torch(row, x, threads)
+    return _step_of_fdbr(row, x, library == "fdbr.jit")
 
 
 def _compared(gradients: Gradients) -> list[np.ndarray]:
