@@ -8,7 +8,7 @@ trained by the matching and the losses of `vision.models.SSD`.  At the end there
 precision on pictures that were not trained on (VOC's, at an overlap of a half), and the file
 ``found.png`` with predictions.
 
-The default settings reach about 0.95 in less than three minutes on two cores.
+The default settings reach about 0.97; 0.9 is exceeded after half of the epochs.
 """
 
 import argparse

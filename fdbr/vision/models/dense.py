@@ -610,6 +610,6 @@ class FCOS_ResNet50_FPN(DenseDetector):
     def _losses(self, truths: Truths, anchors: list[Any], *outputs: Any) -> dict[str, Any]:
         whole = ops.concat(anchors)
         matches = match_points(truths.boxes, truths.labels, anchors)
-        return fcos_losses(
-            *outputs, whole, *of_matched(matches, truths.boxes, truths.labels, whole)
-        )
+        boxes, labels = of_matched(matches, truths.boxes, truths.labels, whole)
+        logits, codes, centernesses = outputs
+        return fcos_losses(logits, codes, centernesses, whole, boxes, labels)

@@ -158,7 +158,7 @@ class SSDHead(Composite):
         of = Builder(key, weight_init, dtype, eps=1e-3, momentum=0.03)
         parts = []
         for columns in (classes + 1, 4):
-            layers = []
+            layers: list[Any] = []
             for count, ratios in zip(channels, aspect_ratios, strict=True):
                 outputs = columns * 2 * (len(ratios) + 1)
                 if light:
@@ -365,7 +365,7 @@ class VGG16Extractor(Network):
         of = Builder(key, weight_init, dtype)
         layers: list[Any] = []
         inputs = 3
-        stages = []
+        stages: list[Any] = []
         for outputs, depth in ((width, 2), (2 * width, 2), (4 * width, 3), (8 * width, 3)):
             for _ in range(depth):
                 layers += [of.conv(inputs, outputs, 3), ops.relu]
@@ -395,10 +395,10 @@ class VGG16Extractor(Network):
     def chainer_names(self) -> dict[str, str]:
         """Return the names of ChainerCV's ``VGG16Extractor300`` and ``VGG16Extractor512``."""
         convolutions = [i for i, layer in enumerate(self.features) if isinstance(layer, Conv)]
-        places = [(stage, i) for stage, n in ((1, 2), (2, 2), (3, 3), (4, 3)) for i in range(n)]
+        positions = [(stage, i) for stage, n in ((1, 2), (2, 2), (3, 3), (4, 3)) for i in range(n)]
         names = {
             f"features.layers[{at}]": f"conv{stage}_{i + 1}"
-            for at, (stage, i) in zip(convolutions, places, strict=True)
+            for at, (stage, i) in zip(convolutions, positions, strict=True)
         }
         names |= {f"extra[0].layers[{2 * i + 1}]": f"conv5_{i + 1}" for i in range(3)}
         names |= {f"extra[0].layers[7].layers[{2 * i - 11}]": f"conv{i}" for i in (6, 7)}

@@ -19,9 +19,14 @@ MODELS = {
     "FCOS_ResNet50_FPN": SMALL,
 }
 CLASSES = 3
+LONG = "SSD512_VGG16", "RetinaNet_ResNet50_FPN_V2"  # the others run what they run, too
 
 
-@pytest.fixture(params=MODELS, scope="module")
+def named(names):
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in names]
+
+
+@pytest.fixture(params=named(MODELS), scope="module")
 def model(request):
     options = {"score_threshold": 0.0, "detections": 20, **MODELS[request.param]}
     return getattr(models, request.param).init(fdbr.random.key(0), CLASSES, **options)
@@ -348,7 +353,7 @@ CHAINER = {
 }
 
 
-@pytest.mark.parametrize("name", CHAINER)
+@pytest.mark.parametrize("name", named(CHAINER))
 def test_detections_of_chainer_are_decoded_and_suppressed_class_by_class(name):
     options = {"width": 1, "chainer": True, "score_threshold": 0.3, "candidates": 30000}
     model = getattr(models, name).init(fdbr.random.key(2), 2, **options)
