@@ -15,7 +15,7 @@ import fdbr
 from fdbr import random, train, vision
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-from segment_shapes import pictures  # noqa: E402
+from segment_shapes import pictures
 
 MODELS: dict[str, tuple[dict[str, Any], int]] = {
     "SegNetBasic": ({"width": 12}, 150),
