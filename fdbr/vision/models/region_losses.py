@@ -83,7 +83,7 @@ def anchor_targets(
     count: int = 256,
     positive_fraction: float = 0.5,
 ) -> AnchorTargets:
-    """Assign objects to anchors, and choose anchors of which losses are computed.
+    """Assign objects to anchors, and choose the anchors that are trained.
 
     Ren, He, Girshick & Sun, *Faster R-CNN*, NeurIPS 2015, section 3.1.2.
 
@@ -146,7 +146,7 @@ def region_targets(
     count: int = 512,
     positive_fraction: float = 0.25,
 ) -> RegionTargets:
-    """Assign objects to proposals, and choose proposals of which losses are computed.
+    """Assign objects to proposals, and choose the proposals that are trained.
 
     The boxes of the objects are proposals themselves, too.
 
