@@ -40,7 +40,7 @@ class Backbone(nn.Layer):
         """A backbone with fresh parameters; each further stage halves the size of its input."""
         inputs, stages = 3, []
         for i, width in enumerate(widths):
-            parts = []
+            parts: list[Any] = []
             for j, stride in enumerate((2, 1)):
                 own = random.fold_in(key, 2 * i + j)
                 options: dict[str, Any] = {"stride": stride, "padding": 1, "bias": False}

@@ -148,7 +148,7 @@ class InvertedResidualV2(Composite):
         """Return the names of ChainerCV's ``ExpandedConv2D`` in files."""
         *units, project, norm = range(len(self.conv))
         names = ("expand", "depthwise")[-len(units) :]
-        found = {}
+        found: dict[str, str] = {}
         for i, name in zip(units, names, strict=True):
             found |= _unit_names(f"conv.layers[{i}]", name)
         return {

@@ -173,7 +173,7 @@ class Segmenter(Network):
         groups: dict[Any, list[int]] = {}
         for i, image in enumerate(images):
             groups.setdefault(tuple(image.shape), []).append(i)
-        found = {}
+        found: dict[int, Any] = {}
         for members in groups.values():
             scores = self._scores_of([images[i] for i in members], network)
             found |= zip(members, ops.astype(ops.argmax(scores, axis=1), np.int32), strict=True)

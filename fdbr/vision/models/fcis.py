@@ -231,14 +231,20 @@ class FCIS_ResNet101(RegionDetector):
         s = self.settings
         voted = [
             mask_voting(
-                *regions,
-                tuple(map(int, size)),
+                corners,
+                scores,
+                masks,
+                (int(height), int(width)),
                 score_threshold=s.score_threshold,
                 nms_threshold=s.nms_threshold,
                 limit=s.limit,
             )
-            for *regions, size in zip(
-                clip_boxes(boxes, prepared.originals), *found[1:], prepared.originals, strict=True
+            for corners, scores, masks, (height, width) in zip(
+                clip_boxes(boxes, prepared.originals),
+                found.scores,
+                found.masks,
+                prepared.originals,
+                strict=True,
             )
         ]
         return Instances(*(tuple(part) for part in zip(*voted, strict=True))) if voted else _NONE
@@ -311,7 +317,8 @@ def instance_masks(targets: RegionTargets, masks: Any) -> Any:
         weights.append(ops.maximum(1 - ops.abs(position[..., None] - elements), 0))
     first = xp.arange(n)[:, None] * masks.shape[1]
     flat = ops.reshape(ops.astype(masks, np.float32), (-1, 1, *masks.shape[2:]))
-    found = region_products(flat, *weights, ops.reshape(targets.objects + first, (-1,)))
+    rows, columns = weights
+    found = region_products(flat, rows, columns, ops.reshape(targets.objects + first, (-1,)))
     wanted = ops.reshape(found, (n, count, _SIZE, _SIZE)) >= _BINARY
     return ops.astype(wanted, np.float32)
 

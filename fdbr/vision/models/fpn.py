@@ -159,7 +159,7 @@ class ResNetBody(Composite):
             conv1 = tree.replace(conv1, bias=ops.zeros_like(net.bn1.bias))
         eps = (2e-5 if chainer else 1e-5) if eps is None else eps
         parts = (_freeze(getattr(net, name), eps) for name in ("bn1", "maxpool", *_STAGES))
-        return cls(conv1, *parts)  # type: ignore[arg-type]
+        return cls(conv1, *parts)
 
     def chainer_names(self) -> dict[str, str]:
         """Return the names of ChainerCV's ``ResNet``."""

@@ -120,5 +120,5 @@ def sample(key: Any, labels: Any, count: int, positive_fraction: float) -> Sampl
     index = ops.concat([positives, negatives], axis=1)
     chosen = ops.concat([has_positive, has_negative], axis=1)
     positive = ops.concat([has_positive, ops.zeros_like(has_negative)], axis=1)
-    order = ops.argsort(~chosen, axis=1, stable=True)[:, :count]
+    order = ops.argsort(ops.logical_not(chosen), axis=1, stable=True)[:, :count]
     return Sample(*(ops.take_along_axis(part, order, axis=1) for part in (index, positive, chosen)))

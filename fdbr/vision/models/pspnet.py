@@ -142,7 +142,7 @@ class DilatedResNet(Composite):
                 inputs = 4 * planes
             stages.append(Sequential(*blocks))
         pool = MaxPool2d(3, stride=2, padding=1, cover_all=True)
-        return cls(*stem, pool, *stages)  # type: ignore[arg-type]
+        return cls(*stem, pool, *stages)
 
     def _forward(self, of: Any, x: Any) -> tuple[Any, Any]:
         x = of.pool1(of.conv1_3(of.conv1_2(of.conv1_1(x))))
@@ -310,10 +310,11 @@ class PSPNet_ResNet50(Segmenter):
         size = input_size[0] // 8, input_size[1] // 8
         ppm = PyramidPooling.init(of.key(), 32 * width, size, weight_init=init, dtype=dtype)
         head = ConvUnit.build(of, 64 * width, 8 * width, 3), of.conv(8 * width, classes, 1)
-        aux = (None, None)
+        aux: tuple[Any, Any] = (None, None)
         if aux_loss:
-            aux = ConvUnit.build(of, 16 * width, 8 * width, 3), of.conv(8 * width, classes, 3)  # type: ignore[assignment]
-        return cls(extractor, ppm, *head, *aux, tuple(input_size), tuple(map(float, scales)))
+            aux = ConvUnit.build(of, 16 * width, 8 * width, 3), of.conv(8 * width, classes, 3)
+        rows, columns = input_size
+        return cls(extractor, ppm, *head, *aux, (rows, columns), tuple(map(float, scales)))
 
     def _forward(self, of: Any, x: Any) -> Any:
         size = x.shape[2:]

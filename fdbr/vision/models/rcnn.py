@@ -791,7 +791,7 @@ class MaskRCNN_ResNet50_FPN(FasterRCNN):
                 ragged.masks, ragged.boxes, prepared.originals, strict=True
             )
         )
-        return Instances(*ragged[:3], tuple(masks))
+        return Instances(ragged.boxes, ragged.labels, ragged.scores, tuple(masks))
 
     def _head_losses(self, levels: Any, targets: RegionTargets, truths: Truths) -> dict[str, Any]:
         """Return the losses of the heads."""
@@ -885,11 +885,11 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
                 ops.stack([s for _, s in each]) if each else xp.zeros((0, count), dtype=np.float32)
             )
         whole = super().finish(found, prepared)
-        ratios = np.float32(prepared.originals) / np.float32(prepared.sizes)
+        ratios = np.asarray(prepared.originals, np.float32) / np.asarray(prepared.sizes, np.float32)
         moved = (
             p * array_module(p).asarray(ratio) for p, ratio in zip(points, ratios, strict=True)
         )
-        return Keypoints(*whole[:3], tuple(moved), tuple(scores))
+        return Keypoints(whole.boxes, whole.labels, whole.scores, tuple(moved), tuple(scores))
 
     def _head_losses(self, levels: Any, targets: RegionTargets, truths: Truths) -> dict[str, Any]:
         """Return the losses of the heads."""

@@ -84,7 +84,8 @@ def pool_levels(
             total = total + ops.where(inside[:, :, None], hat, 0)
         weights.append(ops.astype(total / 2, canvas.dtype, copy=False))
     index = xp.arange(images * each) // max(each, 1)
-    return region_products(canvas, *weights, index)
+    rows, columns = weights
+    return region_products(canvas, rows, columns, index)
 
 
 def _joined(levels: Sequence[Any]) -> tuple[Any, list[tuple[int, int]]]:
@@ -156,5 +157,6 @@ def masks_in_boxes(masks: Any, boxes: Any, index: Any, size: int, *, chainer: bo
             hat = ops.maximum(1 - ops.abs(position - elements), 0)
             total = total + ops.where(inside[:, :, None], hat, 0)
         weights.append(total / count[:, :, None])
-    found = region_products(masks[:, None], *weights, index)[:, 0]
+    rows, columns = weights
+    found = region_products(masks[:, None], rows, columns, index)[:, 0]
     return ops.astype(found > 1 - 1e-5, np.float32) if chainer else found

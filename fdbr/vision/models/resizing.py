@@ -119,7 +119,7 @@ def in_originals(boxes: Any, prepared: Prepared) -> Any:
 
     The shape is ``(N, …, 4)`` or ``(N, …, 2)``: rows before columns.
     """
-    ratios = np.float32(prepared.originals) / np.float32(prepared.sizes)
+    ratios = np.asarray(prepared.originals, np.float32) / np.asarray(prepared.sizes, np.float32)
     ratios = np.concatenate([ratios] * (boxes.shape[-1] // 2), axis=-1)
     shape = (ratios.shape[0], *(1,) * (boxes.ndim - 2), ratios.shape[1])
     return boxes * array_module(boxes).asarray(ratios.reshape(shape))

@@ -251,7 +251,7 @@ def _grid(size: int, strides: Sequence[int], anchors: Anchors) -> Grid:
     cells, steps, priors = [], [], []
     for stride, sizes in zip(strides, anchors, strict=True):
         count = size // stride
-        corners = np.stack(np.mgrid[:count, :count], axis=-1).reshape(-1, 2)
+        corners = np.moveaxis(np.mgrid[:count, :count], 0, -1).reshape(-1, 2)
         cells.append(np.repeat(corners, len(sizes), axis=0))
         steps.append(np.full(len(cells[-1]), stride))
         priors.append(np.tile(np.asarray(sizes, np.float32), (count * count, 1)))
@@ -328,9 +328,9 @@ def yolo_targets(
     rows = []  # for each anchor: step, cells a side, its first prediction, predictions a cell
     first = 0
     for stride, sizes in zip(strides, anchors, strict=True):
-        side = size // stride
-        rows += [(stride, side, first + i, len(sizes)) for i in range(len(sizes))]
-        first += side * side * len(sizes)
+        across = size // stride
+        rows += [(stride, across, first + i, len(sizes)) for i in range(len(sizes))]
+        first += across * across * len(sizes)
     table = np.array(rows, np.int32)
     shapes = np.array([shape for sizes in anchors for shape in sizes], np.float32)
     extents = boxes[..., 2:] - boxes[..., :2]
@@ -644,9 +644,7 @@ class YOLOv2(YOLO):
         of = Builder(key, weight_init, dtype, eps=2e-5)
         extractor, (inputs,) = cls._extractor.build(of, width)
         subnet = of.conv(inputs, len(scales[0]) * (5 + classes), 1, stddev=0.01)
-        return cls(  # type: ignore[call-arg]
-            extractor, subnet, classes, size, scales, score_threshold, nms_threshold, limit
-        )
+        return cls(extractor, subnet, classes, size, scales, score_threshold, nms_threshold, limit)
 
     def _forward(self, of: Any, x: Any) -> tuple[Any, Any, Any]:
         """Return encoded boxes and logits of a batch."""
@@ -786,9 +784,7 @@ class YOLOv3(YOLO):
             )
             for n, sizes in zip(outputs, scales, strict=True)
         )
-        return cls(  # type: ignore[call-arg]
-            extractor, subnet, classes, size, scales, score_threshold, nms_threshold, limit
-        )
+        return cls(extractor, subnet, classes, size, scales, score_threshold, nms_threshold, limit)
 
     def _forward(self, of: Any, x: Any) -> tuple[Any, Any, Any]:
         """Return encoded boxes and logits of a batch."""

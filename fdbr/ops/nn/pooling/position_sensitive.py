@@ -112,7 +112,7 @@ def ps_roi_average_align(
         box_format,
         group_size,
         tables,
-        lambda x, rows, columns, index: region_products(x, *rows, *columns, index),
+        lambda x, rows, columns, index: region_products(x, rows[0], columns[0], index),
     )
 
 
@@ -270,7 +270,7 @@ def ps_roi_average_pool(
         box_format,
         group_size,
         tables,
-        lambda x, rows, columns, index: region_products(x, *rows, *columns, index),
+        lambda x, rows, columns, index: region_products(x, rows[0], columns[0], index),
     )
 
 
@@ -344,7 +344,7 @@ def ps_roi_max_pool(
         box_format,
         group_size,
         tables,
-        lambda x, rows, columns, index: peak_values(x, *rows, *columns, index, fill),
+        lambda x, rows, columns, index: peak_values(x, rows[0], columns[0], index, fill),
     )
 
 
