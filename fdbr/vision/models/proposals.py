@@ -186,7 +186,7 @@ class RegionDetector(Detector):
         raise NotImplementedError
 
     def anchors(self, count: int, batch: Any) -> Any:
-        """Return the anchors of a batch, of which there must be that many."""
+        """Return that many anchors, on the grid of a batch."""
         base = base_anchors(self.settings.anchor_sizes, (0.5, 1, 2), chainer=True)
         elements = count // len(base)
         height = -(-batch.shape[2] // STRIDE)

@@ -406,7 +406,7 @@ class YOLO(Detector):
         return unpad(found._replace(boxes=(found.boxes - offsets) / scales))
 
     def boxes(self, locs: Any) -> Any:
-        """Return the predicted boxes ``(N, K, 4)``, of which ``locs`` are the encodings."""
+        """Return the boxes ``(N, K, 4)`` that are encoded in ``locs``."""
         grid = self.grid()
         centres = (grid.cells + ops.sigmoid(locs[..., :2])) * grid.steps[:, None]
         halves = grid.priors * ops.exp(locs[..., 2:]) / 2
