@@ -38,11 +38,11 @@ from fdbr.vision.models.resizing import (
 from fdbr.vision.models.single_shot import (
     SWAPPED,
     best_candidates,
-    checked_truths,
     chosen,
     in_rows,
     of_matched,
 )
+from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Detections, Truths, unpad
 
 __all__ = [
@@ -325,7 +325,8 @@ class DenseDetector(Detector):
         prepared = self.prepare(images)
         classes = self.head.classification_head.cls_logits.weight.shape[0]
         classes //= len(self._ratios) * len(self._sizes[0])
-        truths = in_batch(checked_truths(type(self).__name__, truths, classes), prepared)
+        truths = padded_truths(type(self).__name__, truths, len(images), classes)
+        truths = in_batch(truths, prepared)
         (levels, anchors), successor = self._trained(key, prepared.batch)
         joined = (ops.concat(parts, axis=1) for parts in zip(*levels, strict=True))
         return self._losses(truths, anchors, *joined), successor

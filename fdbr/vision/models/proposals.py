@@ -142,7 +142,7 @@ def propose_boxes(
 
 
 class RegionDetector(Detector):
-    """What detectors with one map of proposals share; the subclasses have the fields."""
+    """The methods of detectors with one map of proposals; the subclasses have the fields."""
 
     __slots__ = ()
     extractor: Any
@@ -256,8 +256,9 @@ class RegionDetector(Detector):
             If an image or an object is not proper; the message has the index of the image.
         """
         name = type(self).__name__
-        images = checked_images(name, images)
-        truths = padded_truths(name, truths, len(images), self.classes, masks=self._masks)
+        images = checked_images(name, images, "losses")
+        needs = ("masks",) if self._masks else ()
+        truths = padded_truths(name, truths, len(images), self.classes, needs=needs)
         prepared = self.prepare(images)
         truths = in_batch(truths if self._masks else truths._replace(masks=None), prepared)
         first, second, third = random.split(key, 3)

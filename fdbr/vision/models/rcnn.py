@@ -25,7 +25,7 @@ from fdbr.vision.boxes import (
     nms,
     paste_masks,
 )
-from fdbr.vision.models.base import Detector, Prepared
+from fdbr.vision.models.base import Detector, Prepared, checked_images
 from fdbr.vision.models.fpn import Backbone, FeaturePyramid, ResNetBody
 from fdbr.vision.models.region_features import pool_levels
 from fdbr.vision.models.region_losses import (
@@ -44,9 +44,9 @@ from fdbr.vision.models.resizing import (
     IMAGENET_STD,
     in_batch,
     in_originals,
-    padded,
     resize_and_batch,
 )
+from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Detections, Instances, Keypoints, Truths, unpad
 
 __all__ = [
@@ -456,6 +456,7 @@ class FasterRCNN(Detector):
         return {**(_OF_CHAINER if chainer else {}), **fixed}
 
     _further_settings: ClassVar[tuple[str, ...]] = ()
+    _needs: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def _further_heads(
@@ -636,8 +637,12 @@ class FasterRCNN(Detector):
             ``loss_mask`` and ``loss_keypoint`` of models with masks and points.  The model itself
             follows, since normalisations are frozen.
         """
+        name = type(self).__name__
+        images = checked_images(name, images, "losses")
+        classes = self.roi_heads.box_predictor.cls_score.weight.shape[0] - 1
+        truths = padded_truths(name, truths, len(images), classes, needs=self._needs)
         prepared = self.prepare(images)
-        truths = in_batch(padded(truths), prepared)
+        truths = in_batch(truths, prepared)
         levels = self.backbone(prepared.batch)
         anchors, logits, codes, rois, is_roi = self._proposals(
             levels, prepared.batch, prepared.sizes, "train"
@@ -747,6 +752,8 @@ class MaskRCNN_ResNet50_FPN(FasterRCNN):
     [(40, 60)]
     """
 
+    _needs: ClassVar[tuple[str, ...]] = ("masks",)
+
     @classmethod
     def _further_heads(
         cls, of: Builder, width: int, outputs: int, settings: dict[str, Any]
@@ -831,6 +838,7 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
     """
 
     _further_settings: ClassVar[tuple[str, ...]] = ("num_keypoints",)
+    _needs: ClassVar[tuple[str, ...]] = ("points", "visible")
 
     @classmethod
     def _further_heads(

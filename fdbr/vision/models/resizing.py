@@ -9,14 +9,13 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.vision.models.base import Prepared
-from fdbr.vision.results import Truths, pad
+from fdbr.vision.results import Truths
 
 __all__ = [
     "IMAGENET_MEAN",
     "IMAGENET_STD",
     "in_batch",
     "in_originals",
-    "padded",
     "resize_and_batch",
 ]
 
@@ -83,13 +82,6 @@ def resize_and_batch(
 
 def _channels(x: Any, values: Sequence[float]) -> Any:
     return array_module(x).asarray(np.array(values, np.float32)[:, None, None])
-
-
-def padded(truths: Truths) -> Truths:
-    """Return truths in their padded form, with an entry at least."""
-    if isinstance(truths.labels, tuple | list):
-        truths = pad(truths, max(1, *map(len, truths.labels), 0))
-    return truths
 
 
 def in_batch(truths: Truths, prepared: Prepared) -> Truths:

@@ -1,4 +1,4 @@
-"""What the detectors without proposals share: matching, losses, and the choice of detections."""
+"""Matching, losses, and the choice of detections of detectors without proposals."""
 
 from typing import Any
 
@@ -6,17 +6,14 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.control_flow import while_loop
-from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.vision.boxes import box_iou, nms
 from fdbr.vision.models.matching import match
-from fdbr.vision.models.resizing import padded
-from fdbr.vision.results import Detections, Truths
+from fdbr.vision.results import Detections
 
 __all__ = [
     "best_candidates",
-    "checked_truths",
     "chosen",
     "in_rows",
     "match_default_boxes",
@@ -70,37 +67,6 @@ def chosen(boxes: Any, scores: Any, labels: Any, *, threshold: float, count: int
         ops.where(found, ops.take_along_axis(labels, index, axis=1), -1),
         ops.where(found, ops.take_along_axis(scores, index, axis=1), 0),
     )
-
-
-def checked_truths(name: str, truths: Any, classes: int) -> Truths:
-    """Return padded truths, or raise an error that has the index of an image.
-
-    Arrays that are traced are checked by their shapes and dtypes alone.
-    """
-    truths = padded(truths)
-    boxes, labels = truths.boxes, truths.labels
-    where = f"fdbr.vision.models.{name}.losses"
-    if labels.ndim != 2 or tuple(boxes.shape) != (*labels.shape, 4):
-        raise ValueError(
-            f"{where}: boxes and labels must have the shapes (N, R, 4) and (N, R), got "
-            f"{describe(boxes)} and {describe(labels)}"
-        )
-    if np.dtype(labels.dtype).kind not in "iu":
-        raise TypeError(f"{where}: labels must be integers, got {describe(labels)}")
-    if isinstance(boxes, np.ndarray) and isinstance(labels, np.ndarray):
-        sound = np.isfinite(boxes).all(-1) & (boxes[..., 2:] > boxes[..., :2]).all(-1)
-        for fault, found in (
-            (f"a label that is not below the number of classes, {classes}", labels >= classes),
-            ("a label below -1", labels < -1),
-            ("a box without a positive height and width", (labels >= 0) & ~sound),
-        ):
-            if found.any():
-                image, entry = np.argwhere(found)[0]
-                raise ValueError(
-                    f"{where}: image {image} has {fault}: object {entry}, with the box "
-                    f"{boxes[image, entry].tolist()} and the label {labels[image, entry]}"
-                )
-    return truths
 
 
 @public("fdbr.vision.models")

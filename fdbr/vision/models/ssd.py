@@ -23,13 +23,13 @@ from fdbr.vision.models.resizing import in_batch, in_originals
 from fdbr.vision.models.single_shot import (
     SWAPPED,
     best_candidates,
-    checked_truths,
     chosen,
     in_rows,
     match_default_boxes,
     multibox_loss,
     of_matched,
 )
+from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Detections, unpad
 
 __all__ = [
@@ -306,7 +306,8 @@ class SSD(Detector):
         """
         prepared = self.prepare(images)
         classes = self.head.classification_head.columns - 1
-        truths = in_batch(checked_truths(type(self).__name__, truths, classes), prepared)
+        truths = padded_truths(type(self).__name__, truths, len(images), classes)
+        truths = in_batch(truths, prepared)
         (logits, codes, anchors), successor = self._trained(key, prepared.batch)
         matches = match_default_boxes(truths.boxes, truths.labels, anchors, chainer=self.chainer)
         boxes, labels = of_matched(matches, truths.boxes, truths.labels, anchors)

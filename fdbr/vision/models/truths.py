@@ -1,5 +1,6 @@
 """Checks of the truths that models are trained with."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ __all__ = ["padded_truths"]
 
 
 def padded_truths(
-    name: str, truths: Any, count: int, classes: int, *, masks: bool = False
+    name: str, truths: Any, count: int, classes: int, *, needs: Sequence[str] = ()
 ) -> Truths:
     """Return the padded truths of a call of `losses`, or raise an error with an image's index.
 
@@ -28,12 +29,15 @@ def padded_truths(
         The number of images.
     classes
         The number of classes.
-    masks
-        Whether the model needs masks.
+    needs
+        The names of further fields that the model needs.
     """
     where = f"fdbr.vision.models.{name}.losses"
-    if masks and truths.masks is None:
-        raise ValueError(f"{where}: truths must have masks, got None; give Truths(…, masks=masks)")
+    for field in needs:
+        if getattr(truths, field) is None:
+            raise ValueError(
+                f"{where}: truths must have {field}, got None; give Truths(…, {field}={field})"
+            )
     if isinstance(truths.labels, tuple | list):
         truths = pad(truths, max(1, *map(len, truths.labels), 0))
     labels, boxes = truths.labels, truths.boxes
@@ -47,11 +51,12 @@ def padded_truths(
             f"{where}: boxes must have the shape {(*labels.shape, 4)} of the labels and four "
             f"corners, got {describe(boxes)}"
         )
-    if masks and truths.masks.shape[:2] != labels.shape:
-        raise ValueError(
-            f"{where}: masks must have the axes {labels.shape} of the labels, height and width, "
-            f"got {describe(truths.masks)}"
-        )
+    for field in needs:
+        if getattr(truths, field).shape[:2] != labels.shape:
+            raise ValueError(
+                f"{where}: {field} must begin with the axes {labels.shape} of the labels, got "
+                f"{describe(getattr(truths, field))}"
+            )
     if np.dtype(labels.dtype).kind not in "iu":
         raise TypeError(f"{where}: labels must be integers, got {describe(labels)}")
     if np.dtype(boxes.dtype).kind != "f":

@@ -260,7 +260,7 @@ def _grid(size: int, strides: Sequence[int], anchors: Anchors) -> Grid:
 
 
 class YOLOTargets(NamedTuple):
-    """What K predictions of N images are trained to give.
+    """The targets of K predictions of N images.
 
     Attributes
     ----------
@@ -357,7 +357,7 @@ def yolo_targets(
 
 
 class YOLO(Detector):
-    """What all versions of YOLO share; the subclasses have the fields."""
+    """The methods of all versions of YOLO; the subclasses have the fields."""
 
     __slots__ = ()
     extractor: Any
@@ -435,7 +435,7 @@ class YOLO(Detector):
             If an image or an object is not proper; the message has the index of the image.
         """
         name = type(self).__name__
-        images = checked_images(name, images)
+        images = checked_images(name, images, "losses")
         truths = padded_truths(name, truths, len(images), self.classes)
         prepared = self.prepare(images)
         offsets, scales = self._changes(prepared)
