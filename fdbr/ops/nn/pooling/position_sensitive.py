@@ -360,10 +360,11 @@ def _pooled(
     tables: Callable[..., tuple[Any, ...]],
     pool: Callable[..., Any],
 ) -> Any:
-    """Pool each window as a region of its own, whose image is its group of channels.
+    """Pool the windows of each group as a region of its own, whose image is the group's channels.
 
-    ``tables`` returns arrays that describe the windows of one axis, of shape ``(K, m, …)``, and
-    ``pool`` takes the images, those of rows and of columns, and the indices of images.
+    Where the groups do not divide the windows, each window is such a region.  ``tables`` returns
+    arrays that describe the windows of one axis, of shape ``(K, m, …)``, and ``pool`` takes the
+    images, those of rows and of columns, and the indices of images.
     """
     x, size, index, corners, scale = arguments(
         function, x, boxes, output_size, spatial_scale, batch_index, box_format
@@ -384,18 +385,21 @@ def _pooled(
         tables(low, high, scale, m, n, axis)
         for axis, (low, high, m, n) in enumerate(zip(*corners, size, extents, strict=True))
     )
-    down, across = (xp.arange(m) * g // m for m, g in zip(size, groups, strict=True))
-    group = (down[:, None] * groups[1] + across).reshape((1, *size))
-    bins = regions * math.prod(size)
+    each = [1 if m % g else m // g for m, g in zip(size, groups, strict=True)]
+    blocks = [m // k for m, k in zip(size, each, strict=True)]
+    down, across = (xp.arange(b) * g // b for b, g in zip(blocks, groups, strict=True))
+    group = (down[:, None] * groups[1] + across).reshape((1, *blocks))
+    bins = regions * math.prod(blocks)
 
     def for_bins(table: Any, axis: int) -> Any:
-        """Return the table of a region's windows on one axis for all of its windows."""
-        rest = table.shape[2:]
-        whole = broadcast_to(expand_dims(table, axis=2 - axis), (regions, *size, *rest))
-        whole = reshape(whole, (bins, 1, *rest))
+        """Return the table of a region's windows on one axis for all of its groups."""
+        rest = (each[axis], *table.shape[2:])
+        whole = expand_dims(reshape(table, (regions, blocks[axis], *rest)), axis=2 - axis)
+        whole = reshape(broadcast_to(whole, (regions, *blocks, *rest)), (bins, *rest))
         return astype(whole, x.dtype, copy=False) if table.dtype.kind == "f" else whole
 
     index = reshape(expand_dims(index * group_count, axis=(1, 2)) + group, (bins,))
     described = [[for_bins(t, axis) for t in found] for axis, found in enumerate((rows, columns))]
     out = pool(by_group, *described, index)
-    return permute_dims(reshape(out, (regions, *size, out.shape[1])), (0, 3, 1, 2))
+    out = reshape(out, (regions, *blocks, out.shape[1], *each))
+    return reshape(permute_dims(out, (0, 3, 1, 4, 2, 5)), (regions, out.shape[3], *size))
