@@ -123,8 +123,11 @@ DISTINCT = array(shapes(1, 3, 1), grid(-4, 4), unique=True).map(lambda x: (x,))
 
 
 def few(share: int = 2) -> settings:
-    """Settings for a property that is checked for every case: a share of the usual examples."""
-    return settings(max_examples=max(1, settings.default.max_examples // share))
+    """Settings for a property that is checked for every case: a share of the usual examples.
+
+    Two at least, as the first is the simplest there is.
+    """
+    return settings(max_examples=max(2, settings.default.max_examples // share))
 
 
 def bent(out: Any) -> Any:
