@@ -16,7 +16,7 @@ def padded_truths(
 ) -> Truths:
     """Return the padded truths of a call of `losses`, or raise an error with an image's index.
 
-    Arrays that are traced are checked by their shapes and dtypes alone.  Boxes may extend over the
+    In `fdbr.jit`, what is checked of elements is a guard of the trace.  Boxes may extend over the
     edges of their image.
 
     Parameters

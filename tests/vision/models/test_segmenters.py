@@ -469,3 +469,16 @@ def test_units_are_convolution_normalisation_and_activation():
     x = DRAW.standard_normal((2, 6, 7))
     pads = ((1, 1), (1, 1))
     assert_allclose(unit(x[None])[0], normed(conv(x, unit.conv.weight, pads, 2), unit.bn))
+
+
+def test_one_trace_serves_all_label_maps() -> None:
+    model = models.SegNetBasic.init(fdbr.random.key(0), 3, width=2)
+    images = np.random.default_rng(0).uniform(0, 255, (2, 3, 16, 16)).astype(np.float32)
+    losses = fdbr.jit(lambda model, maps: model.losses(images, maps, key=None)[0], compile="now")
+    for label in (-1, 0, 1, 2):
+        label_maps = np.full((2, 16, 16), label, np.int32)
+        label_maps[0, :4] = 1
+        found = losses(model, label_maps)["out"]
+        eager = model.losses(images, label_maps, key=None)[0]["out"]
+        np.testing.assert_allclose(found, eager, rtol=1e-5)
+    assert "1 trace\n" in str(losses.report())
