@@ -12,6 +12,7 @@ from fdbr.core.primitive import dispatch, registry
 from fdbr.ops.indexing.keys import split
 from fdbr.ops.indexing.positions import checked_index
 from fdbr.ops.nn.attention.pieces import Settings
+from fdbr.ops.nn.suppression import suppress
 from fdbr.ops.nn.windows import Geometry
 from fdbr.solvers.host import checked, on_host
 
@@ -48,6 +49,12 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "round": (STEPS, ops.round),
     "floor_divide": (STEPS, lambda x: ops.floor_divide(x, 0.75)),
     "astype_exact": (INDICES, lambda x: ops.astype(x, np.int64)),
+    "suppress": (
+        INDICES,
+        lambda x: suppress(
+            ops.stack([x, x, x + 2, x + 2], axis=-1), x, ops.zeros_like(x), threshold=0.1, limit=2
+        ),
+    ),
     "equal": (TRUTH, lambda x: ops.equal(x, 0.5)),
     "not_equal": (TRUTH, lambda x: ops.not_equal(x, 0.5)),
     "less": (TRUTH, lambda x: ops.less(x, 0.5)),
