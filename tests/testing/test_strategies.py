@@ -17,7 +17,7 @@ DTYPES = ("float16", "float32", "float64", "complex64", "complex128", "int8", "i
 
 
 def smallest(strategy, condition=lambda x: True):
-    return hypothesis.find(strategy, condition, settings=settings(database=None))
+    return hypothesis.find(strategy, condition, settings=settings(database=None, max_examples=200))
 
 
 # --- arrays -------------------------------------------------------------------------
