@@ -2,11 +2,11 @@
 
     python examples/segment_shapes.py
 
-A picture has 48 by 48 pixels, a background with a gradient of colours and noise, and one to four
-shapes of random colours, sizes and angles; the class of each pixel is known.  SegNet with few
-channels trains on 400 pictures, and at the end prints the mean overlap of the classes on 100 that
-were not trained on, which is above 0.9.  The folder of the run has the log, the curves, pictures
-of predictions beside the truth, and the model, with which ``fine_tune.py`` begins.
+A picture has 48 by 48 pixels, a dark background with a gradient of colours and noise, and one or
+two brighter shapes of random colours, sizes and positions; the class of each pixel is known.  SegNet
+with few channels trains on 800 pictures, and at the end prints the mean overlap of the classes on
+100 that were not trained on, which is about 0.9.  The folder of the run has the log, the curves,
+pictures of predictions beside the truth, and the model, with which ``fine_tune.py`` begins.
 """
 
 import argparse
@@ -25,9 +25,9 @@ SIZE = 48
 
 def shape(draw: Any, name: str, size: int) -> Any:
     """The pixels of a shape at a random position, shape ``(size, size)``, bool."""
-    radius = draw.uniform(size / 9, size / 4.5)
+    radius = draw.uniform(size / 6, size / 3.6)
     centre = draw.uniform(radius * 0.8, size - radius * 0.8, 2)
-    angle = draw.uniform(0, 2 * np.pi)
+    angle = draw.uniform(-0.1, 0.1)
     y, x = np.mgrid[:size, :size] + 0.5 - centre[:, None, None]
     u, v = x * np.cos(angle) + y * np.sin(angle), y * np.cos(angle) - x * np.sin(angle)
     distance = np.hypot(x, y)
@@ -49,12 +49,12 @@ def pictures(
     label_maps = np.zeros((count, size, size), np.int32)
     for image, label_map in zip(images, label_maps, strict=True):
         across, down = np.meshgrid(np.linspace(0, 1, size), np.linspace(0, 1, size))
-        one, other = draw.uniform(0, 255, (2, 3, 1, 1))
+        one, other = draw.uniform(0, 120, (2, 3, 1, 1))
         image += one + (other - one) * (across + down) / 2
-        for _ in range(draw.integers(1, 5)):
+        for _ in range(draw.integers(1, 3)):
             label = int(draw.integers(1, len(names)))
             pixels = shape(draw, names[label], size)
-            contrast = draw.choice((-1, 1), 3) * draw.uniform(60, 120, 3)
+            contrast = draw.uniform(60, 120, 3)
             colour = (image[:, pixels].mean(1) if pixels.any() else 0) + contrast
             image[:, pixels] = colour[:, None]
             label_map[pixels] = label
@@ -118,8 +118,8 @@ def run(options: argparse.Namespace) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and print the mean overlap."""
-    made = command_line(__doc__ or "", epochs=30, size=16, rate=5e-3)
-    made.add_argument("--pictures", type=int, default=400, help="how many to train on")
+    made = command_line(__doc__ or "", epochs=18, size=16, rate=5e-3)
+    made.add_argument("--pictures", type=int, default=800, help="how many to train on")
     made.add_argument("--width", type=int, default=16, help="the number of channels")
     run_command(made, run, "test mIoU {:.4f}", arguments)
 
