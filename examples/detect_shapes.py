@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from recording import command_line, record, run_command
 
 import fdbr
@@ -126,13 +125,10 @@ def draw(path: Path, images: Any, found: Any) -> None:
     figure = Figure(figsize=(12, 6))
     for i, image in enumerate(images):
         ax = figure.add_subplot(2, 4, i + 1)
-        ax.imshow(image.transpose(1, 2, 0))
         ax.set_axis_off()
-        for box, label, score in zip(found.boxes[i], found.labels[i], found.scores[i], strict=True):
-            if score > 0.5:
-                size = box[3] - box[1], box[2] - box[0]
-                ax.add_patch(Rectangle((box[1], box[0]), *size, fill=False, color="yellow"))
-                ax.text(box[1], box[0], f"{NAMES[label]} {score:.2f}", color="yellow", size=7)
+        certain = found.scores[i] > 0.5
+        objects = (field[i][certain] for field in (found.boxes, found.labels, found.scores))
+        vision.drawing.draw_boxes(image, *objects, names=NAMES, linewidth=1, ax=ax)
     figure.savefig(path)
 
 

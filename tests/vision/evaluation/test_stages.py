@@ -39,7 +39,7 @@ DATA = examples()
 
 
 class Model:
-    """Predicts from an image what is near the truth, with scores of which many are equal."""
+    """A predictor whose objects are near the true ones and whose scores have many ties."""
 
     def __init__(self, of=None):
         self.of = of

@@ -29,12 +29,12 @@ def norm(x, weights, name, eps):
     return (x - mean) / np.sqrt(var + eps) * gamma + beta
 
 
-def unit(x, weights, name, *, eps=2e-5, slope=0.1, act=True, **settings):
+def unit(x, weights, name, *, eps=2e-5, negative_slope=0.1, act=True, **settings):
     """Apply ChainerCV's ``Conv2DBNActiv``, padded to keep the size."""
     w = weights[f"{name}/conv/W"]
     settings.setdefault("padding", w.shape[2] // 2)
     x = norm(conv(x, w, **settings), weights, f"{name}/bn", eps)
-    return np.where(x > 0, x, slope * x) if act else x
+    return np.where(x > 0, x, negative_slope * x) if act else x
 
 
 def pool(x, size, stride, after=0):

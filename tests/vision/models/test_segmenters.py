@@ -368,16 +368,16 @@ def test_losses_have_gradients_which_are_the_same_jitted(name):
         return sum(losses.values()), (losses, successor)
 
     gradient = fdbr.value_and_grad(total, has_aux=True)
-    (value, (losses, successor)), slopes = gradient(model, batch, labels)
+    (value, (losses, successor)), grads = gradient(model, batch, labels)
     has_aux = name in ("PSPNet_ResNet50", "FCN_ResNet50", "DeepLabV3_ResNet50")
     assert losses.keys() == ({"out", "aux"} if has_aux else {"out"})
     assert tree.structure(successor) == tree.structure(model)
-    assert any(np.abs(leaf).max() > 0 for leaf in tree.leaves(tree.trainable(slopes)))
+    assert any(np.abs(leaf).max() > 0 for leaf in tree.leaves(tree.trainable(grads)))
     (jitted, _), other = fdbr.jit(gradient)(model, batch, labels)
     assert_allclose(jitted, value, rtol=1e-9)
-    scale = max(abs(leaf).max() for leaf in tree.leaves(tree.trainable(slopes)))
+    scale = max(abs(leaf).max() for leaf in tree.leaves(tree.trainable(grads)))
     assert_allclose(
-        tree.trainable(other), tree.trainable(slopes), rtol=1e-5, atol=1e-6 * float(scale)
+        tree.trainable(other), tree.trainable(grads), rtol=1e-5, atol=1e-6 * float(scale)
     )
 
 

@@ -132,7 +132,7 @@ def plain_vgg(w, x):
 
 
 def plain_body(w, x, cover):
-    x = plain.unit(x, w, "extractor/conv1", stride=2, slope=0)
+    x = plain.unit(x, w, "extractor/conv1", stride=2, negative_slope=0)
     if cover:
         x = plain.pool(x, 3, 2)
     else:
@@ -146,7 +146,7 @@ def plain_body(w, x, cover):
             name = f"extractor/res{stage + 2}/{f'b{i}' if i else 'a'}"
             stride = 2 if stage in (1, 2) and not i else 1
             dilation = 2 if stage == 3 else 1
-            of = {"eps": 1e-5, "slope": 0}
+            of = {"eps": 1e-5, "negative_slope": 0}
             h = plain.unit(x, w, f"{name}/conv1", stride=stride, **of)
             h = plain.unit(h, w, f"{name}/conv2", dilation=dilation, padding=dilation, **of)
             h = plain.unit(h, w, f"{name}/conv3", act=False, **of)
