@@ -38,10 +38,9 @@ from fdbr.vision.models.resizing import (
 from fdbr.vision.models.single_shot import (
     SWAPPED,
     best_candidates,
-    chosen,
-    in_rows,
     of_matched,
 )
+from fdbr.vision.models.suppression import in_rows, suppressed
 from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Detections, Truths, unpad
 
@@ -298,7 +297,9 @@ class DenseDetector(Detector):
             boxes = self._decode(codes, ops.take(anchors, index, axis=0))
             found.append((clip_boxes(boxes, sizes), scores, labels))
         boxes, scores, labels = (ops.concat(parts, axis=1) for parts in zip(*found, strict=True))
-        return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
+        return suppressed(
+            boxes, scores, labels, threshold=self.nms_threshold, limit=self.detections
+        )
 
     def finish(self, found: Detections, prepared: Prepared) -> Detections:
         """Return the ragged detections in pixels of the images that were given."""

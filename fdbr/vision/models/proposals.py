@@ -11,7 +11,7 @@ from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen
-from fdbr.vision.boxes import base_anchors, clip_boxes, decode_boxes, grid_anchors, nms
+from fdbr.vision.boxes import base_anchors, clip_boxes, decode_boxes, grid_anchors
 from fdbr.vision.models.base import Detector, Prepared, checked_images
 from fdbr.vision.models.region_losses import (
     RegionTargets,
@@ -21,7 +21,7 @@ from fdbr.vision.models.region_losses import (
     region_targets,
 )
 from fdbr.vision.models.resizing import in_batch, in_originals, resize_and_batch
-from fdbr.vision.models.suppression import best_objects, in_rows
+from fdbr.vision.models.suppression import best_objects, in_rows, suppressed
 from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Truths, unpad
 
@@ -135,10 +135,9 @@ def propose_boxes(
     large = ops.all(boxes[..., 2:] - boxes[..., :2] >= least, axis=-1)
     scores, best = ops.top_k(ops.where(large, scores, -np.inf), min(pre, scores.shape[1]))
     boxes = ops.take_along_axis(boxes, best[..., None], axis=1)
-    kept = nms(boxes, scores, threshold, limit=min(post, scores.shape[1]))
-    real = kept >= 0
-    chosen = ops.take_along_axis(boxes, ops.maximum(kept, 0)[..., None], axis=1)
-    return ops.where(real[..., None], chosen, 0), real
+    labels = ops.zeros_like(best)
+    found = suppressed(boxes, scores, labels, threshold=threshold, limit=min(post, scores.shape[1]))
+    return found.boxes, found.labels >= 0
 
 
 class RegionDetector(Detector):

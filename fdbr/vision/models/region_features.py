@@ -5,16 +5,25 @@ boxes.  Here all shapes are known from those of the arguments.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fdbr import ops
+from fdbr.control_flow import while_loop
 from fdbr.core.array_modules import array_module
+from fdbr.ops.dtypes import is_traced
 from fdbr.ops.nn.pooling.region_products import region_products
 
-__all__ = ["levels_of", "masks_in_boxes", "pool_levels"]
+__all__ = [
+    "JoinedLevels",
+    "join_levels",
+    "levels_of",
+    "masks_in_boxes",
+    "of_real",
+    "pool_levels",
+]
 
 
 def levels_of(boxes: Any, count: int, *, chainer: bool = False) -> Any:
@@ -31,8 +40,58 @@ def levels_of(boxes: Any, count: int, *, chainer: bool = False) -> Any:
     return ops.astype(ops.clip(ops.floor(level), 0, count - 1), np.int64)
 
 
+class JoinedLevels(NamedTuple):
+    """The levels of a pyramid beside each other.
+
+    Attributes
+    ----------
+    features
+        Shape ``(N, H, W, C)``: channels are last, so that all features of an element are read
+        together.
+    table
+        For each level its height and width, its first row and column in ``features``, and the
+        number of its elements in a pixel: shape ``(L, 5)``, float32.
+    """
+
+    features: Any
+    table: Any
+
+
+def join_levels(levels: Sequence[Any], stride: int = 4) -> JoinedLevels:
+    """Return the levels of a pyramid as one array.
+
+    The first level is above; below it the others are side by side.
+
+    Parameters
+    ----------
+    levels
+        The features, shapes ``(N, C, H, W)``, each of half the size of the one before it.
+    stride
+        The distance of neighbouring elements of the first level, in pixels.
+    """
+    first, *rest = (ops.permute_dims(x, (0, 2, 3, 1)) for x in levels)
+    height, width = first.shape[1:3]
+    across, corners = 0, [(0, 0)]
+    for x in rest:
+        corners.append((height, across))
+        across += x.shape[2]
+    if rest:
+        most, whole = rest[0].shape[1], max(width, across)
+        below = [ops.pad(x, ((0, 0), (0, most - x.shape[1]), (0, 0), (0, 0))) for x in rest]
+        parts = [
+            ops.pad(x, ((0, 0), (0, 0), (0, whole - x.shape[2]), (0, 0)))
+            for x in (first, ops.concat(below, axis=2))
+        ]
+        first = ops.concat(parts, axis=1)
+    table = [
+        (*x.shape[2:], *corner, 1 / (stride * 2**i))
+        for i, (x, corner) in enumerate(zip(levels, corners, strict=True))
+    ]
+    return JoinedLevels(first, array_module(first).asarray(np.array(table, np.float32)))
+
+
 def pool_levels(
-    levels: Sequence[Any], boxes: Any, size: int, *, stride: int = 4, chainer: bool = False
+    joined: JoinedLevels, boxes: Any, images: Any, size: int, *, chainer: bool = False
 ) -> Any:
     """Return the features in boxes, each from one level of a pyramid.
 
@@ -40,74 +99,96 @@ def pool_levels(
 
     Parameters
     ----------
-    levels
-        The features, shapes ``(N, C, H, W)``, each of half the size of the one before it.
+    joined
+        The result of `join_levels`.
     boxes
-        Shape ``(N, R, 4)``, ``yxyx``, in pixels of the images.
+        Shape ``(R, 4)``, ``yxyx``, in pixels of the images.
+    images
+        The index of the image of each box, shape ``(R,)``.
     size
         The height and width of the result.
-    stride
-        The distance of neighbouring elements of the first level, in pixels.
     chainer
         As for `levels_of`.
 
     Returns
     -------
     array
-        Shape ``(N * R, C, size, size)``.
+        Shape ``(R, C, size, size)``.
     """
-    canvas, corners = _joined(levels)
-    images, each = boxes.shape[:2]
-    flat = ops.reshape(boxes, (-1, 4))
-    xp = array_module(flat)
-    level = levels_of(flat, len(levels), chainer=chainer)
-    shapes = [np.array(x.shape[2:]) for x in levels]
-    table = np.array(
-        [
-            [*s, *c, 1 / (stride * 2**i)]
-            for i, (s, c) in enumerate(zip(shapes, corners, strict=True))
-        ]
-    )
-    chosen = ops.take(xp.asarray(table.astype(np.float32)), level, axis=0)
+    features, table = joined
+    xp = array_module(boxes)
+    chosen = ops.take(table, levels_of(boxes, table.shape[0], chainer=chainer), axis=0)
     weights = []
     for axis in (0, 1):
         extent, offset, scale = chosen[:, axis, None], chosen[:, 2 + axis, None, None], chosen[:, 4]
-        start, end = flat[:, axis] * scale, flat[:, axis + 2] * scale
+        start, end = boxes[:, axis] * scale, boxes[:, axis + 2] * scale
         step = ops.maximum(end - start, 1)[:, None] / size
         total = 0
         for half in (0.25, 0.75):
             position = start[:, None] + (xp.arange(size, dtype=np.float32) + half) * step
             inside = (position >= -1) & (position <= extent)
             position = ops.clip(position, 0, extent - 1)[:, :, None]
-            elements = xp.arange(canvas.shape[2 + axis], dtype=np.float32) - offset
+            elements = xp.arange(features.shape[1 + axis], dtype=np.float32) - offset
             hat = ops.maximum(1 - ops.abs(position - elements), 0)
             total = total + ops.where(inside[:, :, None], hat, 0)
-        weights.append(ops.astype(total / 2, canvas.dtype, copy=False))
-    index = xp.arange(images * each) // max(each, 1)
-    rows, columns = weights
-    return region_products(canvas, rows, columns, index)
+        weights.append(ops.astype(total / 2, features.dtype, copy=False))
+    return region_products(ops.permute_dims(features, (0, 3, 1, 2)), *weights, images)
 
 
-def _joined(levels: Sequence[Any]) -> tuple[Any, list[tuple[int, int]]]:
-    """Return one array with the levels beside each other, and the first row and column of each.
+def of_real(
+    function: Callable[[Any], tuple[Any, ...]],
+    is_real: Any,
+    outputs: tuple[Any, ...],
+    sizes: Sequence[int],
+) -> tuple[Any, ...]:
+    """Return the results of a function for the real rows of padded arrays, and zeros for others.
 
-    The first level is above; below it the others are side by side.
+    The time that it takes follows from the number of real rows, which is not known in `fdbr.jit`:
+    there a loop takes several rows at once until all are done, so that there is one trace for all
+    numbers.  The sizes of these parts affect rounding only.
+
+    Parameters
+    ----------
+    function
+        A function of indices of rows, ``(n,)``, that returns arrays with a first axis of n rows.
+    is_real
+        Which rows are real, shape ``(R,)``.
+    outputs
+        Zeros of the shapes ``(R, …)`` and dtypes of the results.
+    sizes
+        The numbers of rows that are computed at once in `fdbr.jit`, in decreasing order: parts of
+        the first one until fewer rows are left, then parts of the next.
     """
-    first, *rest = levels
-    height, width = first.shape[2:]
-    if not rest:
-        return first, [(0, 0)]
-    most = rest[0].shape[2]
-    across, corners = 0, [(0, 0)]
-    below = []
-    for x in rest:
-        corners.append((height, across))
-        below.append(ops.pad(x, ((0, 0), (0, 0), (0, most - x.shape[2]), (0, 0))))
-        across += x.shape[3]
-    row = ops.concat(below, axis=3)
-    whole = max(width, across)
-    parts = [ops.pad(x, ((0, 0),) * 3 + ((0, whole - x.shape[3]),)) for x in (first, row)]
-    return ops.concat(parts, axis=2), corners
+    rows = is_real.shape[0]
+    count = ops.sum(ops.astype(is_real, np.int64))
+    order = ops.argsort(ops.logical_not(is_real), stable=True)
+    xp = array_module(is_real)
+    start = xp.zeros((), dtype=np.int64)
+    # Parts of equal size, the last one of which has no rows to spare if all are real.
+    parts = [-(-rows // -(-rows // size)) for size in sizes] if rows else []
+    if not is_traced(count):
+        parts = [int(count)]
+    for size in parts:
+        # A part that has almost as many rows as the larger size is computed sooner by it.
+        least = 1 if size == parts[-1] else size - size // 5
+
+        def more(val: Any, least: int = least) -> Any:
+            return count - val[0] >= least
+
+        def body(val: Any, size: int = size) -> Any:
+            start, outputs = val
+            index = ops.take(order, ops.minimum(start + xp.arange(size), rows - 1))
+            real = ops.take(is_real, index)
+            found = [
+                ops.at(whole)[index].set(
+                    ops.where(ops.reshape(real, (-1, *(1,) * (part.ndim - 1))), part, 0)
+                )
+                for whole, part in zip(outputs, function(index), strict=True)
+            ]
+            return start + size, tuple(found)
+
+        start, outputs = while_loop(more, body, (start, outputs))
+    return outputs
 
 
 def masks_in_boxes(masks: Any, boxes: Any, index: Any, size: int, *, chainer: bool = False) -> Any:

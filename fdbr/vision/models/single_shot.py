@@ -1,4 +1,4 @@
-"""Matching, losses, and the choice of detections of detectors without proposals."""
+"""Matching, losses, and the best candidates of detectors without proposals."""
 
 from typing import Any
 
@@ -8,14 +8,11 @@ from fdbr import ops
 from fdbr.control_flow import while_loop
 from fdbr.errors.public import public
 from fdbr.transforms.vjp import stop_gradient
-from fdbr.vision.boxes import box_iou, nms
+from fdbr.vision.boxes import box_iou
 from fdbr.vision.models.matching import match
-from fdbr.vision.results import Detections
 
 __all__ = [
     "best_candidates",
-    "chosen",
-    "in_rows",
     "match_default_boxes",
     "multibox_loss",
     "of_matched",
@@ -23,11 +20,6 @@ __all__ = [
 
 SWAPPED = np.array([1, 0, 3, 2])
 """PyTorch's order of a box's four numbers, x before y, as indices into ours; and the reverse."""
-
-
-def in_rows(maps: Any, columns: int) -> Any:
-    """Return maps ``(N, A * columns, H, W)`` as rows ``(N, H * W * A, columns)``."""
-    return ops.reshape(ops.permute_dims(maps, (0, 2, 3, 1)), (maps.shape[0], -1, columns))
 
 
 def best_candidates(scores: Any, count: int, threshold: float) -> tuple[Any, Any, Any]:
@@ -40,33 +32,6 @@ def best_candidates(scores: Any, count: int, threshold: float) -> tuple[Any, Any
     """
     values, indices = ops.top_k(scores, min(count, scores.shape[-1]))
     return values, indices, values > threshold
-
-
-def chosen(boxes: Any, scores: Any, labels: Any, *, threshold: float, count: int) -> Detections:
-    """Suppress overlapping boxes of one class, and return the best of the rest.
-
-    Parameters
-    ----------
-    boxes, scores, labels
-        Shapes ``(N, M, 4)``, ``(N, M)`` and ``(N, M)``; a label of -1 excludes a box.
-    threshold
-        The overlap (IoU) above which the box with the smaller score is suppressed.
-    count
-        The number of detections of an image.
-
-    Returns
-    -------
-    Detections
-        Padded, with ``count`` entries for each image.
-    """
-    kept = nms(boxes, scores, threshold, labels=labels, limit=count)
-    index = ops.maximum(kept, 0)
-    found = kept >= 0
-    return Detections(
-        ops.where(found[..., None], ops.take_along_axis(boxes, index[..., None], axis=1), 0),
-        ops.where(found, ops.take_along_axis(labels, index, axis=1), -1),
-        ops.where(found, ops.take_along_axis(scores, index, axis=1), 0),
-    )
 
 
 @public("fdbr.vision.models")

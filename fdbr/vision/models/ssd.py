@@ -23,12 +23,11 @@ from fdbr.vision.models.resizing import in_batch, in_originals
 from fdbr.vision.models.single_shot import (
     SWAPPED,
     best_candidates,
-    chosen,
-    in_rows,
     match_default_boxes,
     multibox_loss,
     of_matched,
 )
+from fdbr.vision.models.suppression import in_rows, suppressed
 from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Detections, unpad
 
@@ -280,7 +279,9 @@ class SSD(Detector):
             ops.reshape(part, (len(batch), -1)) for part in (scores, index, labels)
         )
         boxes = ops.take_along_axis(boxes, index[..., None], axis=1)
-        return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
+        return suppressed(
+            boxes, scores, labels, threshold=self.nms_threshold, limit=self.detections
+        )
 
     def finish(self, found: Detections, prepared: Prepared) -> Detections:
         """Return the ragged detections in pixels of the images that were given."""

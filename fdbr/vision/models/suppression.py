@@ -8,7 +8,7 @@ from fdbr import ops
 from fdbr.vision.boxes import nms
 from fdbr.vision.results import PADDING, Detections
 
-__all__ = ["best_objects", "in_rows"]
+__all__ = ["best_objects", "in_rows", "suppressed"]
 
 
 def in_rows(maps: Any, columns: int) -> Any:
@@ -18,10 +18,32 @@ def in_rows(maps: Any, columns: int) -> Any:
     return ops.reshape(ops.permute_dims(maps, (0, 2, 3, 1)), (n, count, columns))
 
 
+def suppressed(boxes: Any, scores: Any, labels: Any, *, threshold: float, limit: int) -> Detections:
+    """Return the boxes that overlap no better box of their label, padded.
+
+    Parameters
+    ----------
+    boxes, scores, labels
+        Shapes ``(N, K, 4)``, ``(N, K)`` and ``(N, K)``; a score of -inf or a label of -1 excludes a
+        box.
+    threshold
+        The overlap (IoU) above which the box with the smaller score is left out.
+    limit
+        The number of entries for each image.
+    """
+    kept = nms(boxes, scores, threshold, labels=labels, limit=limit)
+    found, index = kept >= 0, ops.maximum(kept, 0)
+    return Detections(
+        ops.where(found[..., None], ops.take_along_axis(boxes, index[..., None], axis=1), 0),
+        ops.astype(ops.where(found, ops.take_along_axis(labels, index, axis=1), PADDING), np.int32),
+        ops.where(found, ops.take_along_axis(scores, index, axis=1), 0),
+    )
+
+
 def best_objects(
     boxes: Any, scores: Any, *, score_threshold: float, nms_threshold: float, limit: int
 ) -> Detections:
-    """Return the padded objects with the highest scores, without those that overlap better ones.
+    """Return the `suppressed` objects of all classes whose scores are high enough.
 
     Parameters
     ----------
@@ -31,23 +53,17 @@ def best_objects(
         Shape ``(N, K, C)``.
     score_threshold
         Scores must be above it.
-    nms_threshold
-        The overlap above which the worse of two objects of a class is left out.
-    limit
-        The number of entries for each image.
+    nms_threshold, limit
+        As for `suppressed`.
     """
     n, k, c = scores.shape
     if boxes.ndim == 3:
         boxes = ops.broadcast_to(boxes[:, :, None], (n, k, c, 4))
-    boxes = ops.reshape(boxes, (n, k * c, 4))
-    scores = ops.reshape(scores, (n, k * c))
-    labels = np.tile(np.arange(c, dtype=np.int32), (n, k))
     certain = ops.where(scores > score_threshold, scores, -np.inf)
-    kept = nms(boxes, certain, nms_threshold, labels=labels, limit=limit)
-    found, indices = kept >= 0, ops.maximum(kept, 0)
-    corners = ops.broadcast_to(indices[..., None], (*indices.shape, 4))
-    return Detections(
-        ops.where(found[..., None], ops.take_along_axis(boxes, corners, axis=1), 0),
-        ops.where(found, ops.astype(indices % c, np.int32), PADDING),
-        ops.where(found, ops.take_along_axis(scores, indices, axis=1), 0),
+    return suppressed(
+        ops.reshape(boxes, (n, k * c, 4)),
+        ops.reshape(certain, (n, k * c)),
+        np.tile(np.arange(c, dtype=np.int32), (n, k)),
+        threshold=nms_threshold,
+        limit=limit,
     )

@@ -8,7 +8,12 @@ import pytest
 import fdbr
 from fdbr import ops, tree, vision
 from fdbr.vision import models
-from fdbr.vision.models.region_features import levels_of, masks_in_boxes, pool_levels
+from fdbr.vision.models.region_features import (
+    join_levels,
+    levels_of,
+    masks_in_boxes,
+    pool_levels,
+)
 
 SMALL = {
     "width": 2,
@@ -240,7 +245,8 @@ def test_features_of_levels_are_those_of_each_level_alone() -> None:
     boxes = boxes.astype(np.float32)
     level = np.asarray(levels_of(boxes, 4))
     assert set(level.ravel()) >= {0, 1, 2}
-    found = pool_levels(levels, boxes, 7).reshape(2, 30, 3, 7, 7)
+    found = pool_levels(join_levels(levels), boxes.reshape(-1, 4), np.repeat([0, 1], 30), 7)
+    found = found.reshape(2, 30, 3, 7, 7)
     for i, x in enumerate(levels):
         for n in range(2):
             want = ops.roi_average_align(

@@ -68,9 +68,11 @@ def region_products(xp: Any, x: Any, rows: Any, columns: Any, index: Any) -> Any
     out = xp.empty(shape, dtype=x.dtype)
     # With channels last, a region's products are 1 + n matrix products instead of 2 C smaller ones:
     # 98 us instead of 254 us for 7x7 windows of 14x14 elements in 256 channels.
-    is_last = x.shape[1] >= _CHANNELS and max(shape[2:]) <= _WINDOWS and len(rows) >= _REGIONS
+    last = xp.moveaxis(x, 1, 3)
+    is_last = x.shape[1] >= _CHANNELS and max(shape[2:]) <= _WINDOWS
+    is_last = is_last and (len(rows) >= _REGIONS or last.flags.c_contiguous)
     if is_last:
-        x = xp.ascontiguousarray(xp.moveaxis(x, 1, 3))
+        x = xp.ascontiguousarray(last)
     for k, (n, row_range, column_range) in enumerate(_regions(xp, index, len(x), rows, columns)):
         across, down = columns[k][:, column_range], rows[k][:, row_range]
         if is_last:
