@@ -32,11 +32,13 @@ from fdbr.vision.models.fpn import (
     ResNetBody,
     split_backbone,
 )
+from fdbr.vision.models.keypoint_rcnn import KeypointRCNN_ResNet50_FPN
 from fdbr.vision.models.light_head_rcnn import (
     GlobalContextModule,
     LightHeadRCNN_ResNet101,
     LightHeadRoIHead,
 )
+from fdbr.vision.models.mask_rcnn import MaskRCNN_ResNet50_FPN, MaskRCNN_ResNet101_FPN
 from fdbr.vision.models.matching import Sample, match, sample
 from fdbr.vision.models.pspnet import (
     PSPNet_ResNet50,
@@ -48,9 +50,6 @@ from fdbr.vision.models.rcnn import (
     FasterRCNN,
     FasterRCNN_ResNet50_FPN,
     FasterRCNN_ResNet101_FPN,
-    KeypointRCNN_ResNet50_FPN,
-    MaskRCNN_ResNet50_FPN,
-    MaskRCNN_ResNet101_FPN,
     RegionSettings,
 )
 from fdbr.vision.models.region_losses import (

@@ -1,5 +1,6 @@
 """The base classes of detectors and of segmenters."""
 
+import abc
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -36,26 +37,26 @@ class Prepared(NamedTuple):
 
 @public("fdbr.vision.models")
 @frozen
-class Detector(Network):
+class Detector(Network, abc.ABC):
     """The base class of models that find objects: `predict` and `losses`.
 
     A subclass defines `prepare`, `detect`, `finish` and `losses`.
     """
 
+    @abc.abstractmethod
     def prepare(self, images: Any) -> Prepared:
         """Return images as the input of the network."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def detect(self, batch: Any, sizes: Any) -> Any:
         """Return the padded objects in a batch, in its pixels; all shapes depend on ``batch``'s.
 
         It is a pure function of arrays, so that `fdbr.jit` traces it once for a shape of batches.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def finish(self, found: Any, prepared: Prepared) -> Any:
         """Return the ragged result of `detect` in pixels of the images that were given."""
-        raise NotImplementedError
 
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the objects in images.
@@ -84,6 +85,7 @@ class Detector(Network):
         found = (_jitted_detect if jit else type(self).detect)(self, prepared.batch, prepared.sizes)
         return self.finish(found, prepared)
 
+    @abc.abstractmethod
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
@@ -103,7 +105,6 @@ class Detector(Network):
             A dict of scalars, whose sum is to be minimised, and the model with new running
             statistics.
         """
-        raise NotImplementedError
 
 
 @public("fdbr.vision.models")

@@ -1,5 +1,6 @@
 """RetinaNet and FCOS: boxes and classes at each element of a feature pyramid."""
 
+import abc
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -210,6 +211,7 @@ class DenseDetector(Detector):
     _groups: ClassVar[int] = 0
     _fcos: ClassVar[bool] = False
     _p6_of_body: ClassVar[bool] = False
+    _frozen: ClassVar[bool] = True
     _defaults: ClassVar[dict[str, Any]] = {}
 
     @classmethod
@@ -249,8 +251,8 @@ class DenseDetector(Detector):
         """
         positive(cls, classes=classes, channels=channels)
         first, second = random.split(key)
-        options: dict[str, Any] = {"weight_init": weight_init, "dtype": dtype}
-        body = ResNetBody.init(first, width=width, depths=depths, eps=eps, **options)
+        options: dict[str, Any] = {"width": width, "depths": depths, "eps": eps, "dtype": dtype}
+        body = ResNetBody.init(first, weight_init=weight_init, frozen=cls._frozen, **options)
         of = Builder(second, weight_init, dtype, stddev=0.01)
         inputs = [8 * width, 16 * width, 32 * width]
         last = LastLevels.build(of, inputs[-1] if cls._p6_of_body else channels, channels)
@@ -340,9 +342,9 @@ class DenseDetector(Detector):
         """Return the boxes that codes mean."""
         return decode_boxes(codes, anchors)
 
+    @abc.abstractmethod
     def _losses(self, truths: Truths, anchors: list[Any], *outputs: Any) -> dict[str, Any]:
         """Return the losses of the outputs of all levels, given their anchors."""
-        raise NotImplementedError
 
 
 # --- RetinaNet ----------------------------------------------------------------------------
@@ -452,10 +454,11 @@ class RetinaNet_ResNet50_FPN_V2(RetinaNet_ResNet50_FPN):
     """`RetinaNet_ResNet50_FPN` with group normalisation: ``retinanet_resnet50_fpn_v2``.
 
     Its boxes are trained by `fdbr.vision.giou_loss`, and the pyramid's coarse levels begin with the
-    residual network's last output.  The batch normalisation of the residual network is frozen,
-    where torchvision trains it.
+    residual network's last output.  The batch normalisation of the residual network is trained, as
+    by torchvision: `losses` returns a successor with new running statistics.
     """
 
+    _frozen: ClassVar[bool] = False
     _groups: ClassVar[int] = 32
     _p6_of_body: ClassVar[bool] = True
     _giou: ClassVar[bool] = True

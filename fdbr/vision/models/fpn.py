@@ -84,22 +84,24 @@ class FrozenBatchNorm(Layer):
         return out
 
 
-def _freeze(part: Any, eps: float) -> Any:
-    """Return a part of a network whose batch normalisations are frozen, with another ``eps``."""
+def _with_norms(part: Any, eps: float, frozen: bool) -> Any:
+    """Return a part of a network whose batch normalisations have another ``eps``, or are frozen."""
     if isinstance(part, BatchNorm):
-        return FrozenBatchNorm.of(tree.replace(part, eps=eps))
+        part = tree.replace(part, eps=eps)
+        return FrozenBatchNorm.of(part) if frozen else part
     if isinstance(part, tuple):
-        return tuple(_freeze(member, eps) for member in part)
+        return tuple(_with_norms(member, eps, frozen) for member in part)
     if isinstance(part, Composite | Sequential):
         names, _ = fields_of(type(part)) or ((), ())
-        return tree.replace(part, **{name: _freeze(getattr(part, name), eps) for name in names})
+        parts = {name: _with_norms(getattr(part, name), eps, frozen) for name in names}
+        return tree.replace(part, **parts)
     return part
 
 
 @public("fdbr.vision.models")
 @frozen
 class ResNetBody(Composite):
-    """The layers of a residual network that detectors use, with frozen batch normalisation.
+    """The layers of a residual network that detectors use.
 
     Attributes
     ----------
@@ -115,7 +117,7 @@ class ResNetBody(Composite):
     """
 
     conv1: Conv
-    bn1: FrozenBatchNorm
+    bn1: FrozenBatchNorm | BatchNorm
     maxpool: MaxPool2d
     layer1: Sequential
     layer2: Sequential
@@ -131,6 +133,7 @@ class ResNetBody(Composite):
         width: int = 64,
         depths: Sequence[int] | None = None,
         chainer: bool = False,
+        frozen: bool = True,
         eps: float | None = None,
         weight_init: Any = None,
         dtype: Any = np.float32,
@@ -148,6 +151,9 @@ class ResNetBody(Composite):
         chainer
             Whether the network is ChainerCV's: the stride of a bottleneck is that of its first
             convolution, the first convolution of `ResNet50` has a bias, and ``eps`` is 2e-5.
+        frozen
+            Whether each batch normalisation is a `FrozenBatchNorm` rather than an `nn.BatchNorm`,
+            which is trained.
         eps
             The number that normalisations add to variances, by default 1e-5.  torchvision sets it
             to 0 for the weights that it publishes under the name ``COCO_V1``.
@@ -158,7 +164,9 @@ class ResNetBody(Composite):
         if chainer and network._depths == ResNet50._depths:
             conv1 = tree.replace(conv1, bias=ops.zeros_like(net.bn1.bias))
         eps = (2e-5 if chainer else 1e-5) if eps is None else eps
-        parts = (_freeze(getattr(net, name), eps) for name in ("bn1", "maxpool", *_STAGES))
+        parts = (
+            _with_norms(getattr(net, name), eps, frozen) for name in ("bn1", "maxpool", *_STAGES)
+        )
         return cls(conv1, *parts)
 
     def chainer_names(self) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The base of ChainerCV's detectors with regions: proposals from one map, heads, and losses."""
 
+import abc
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -180,9 +181,9 @@ class RegionDetector(Detector):
         proposing, features = self._features(of, batch)
         return features, *of.rpn(proposing)
 
+    @abc.abstractmethod
     def _features(self, of: Any, batch: Any) -> tuple[Any, Any]:
         """Return the features for proposals, and those for regions."""
-        raise NotImplementedError
 
     def anchors(self, count: int, batch: Any) -> Any:
         """Return that many anchors, on the grid of a batch."""

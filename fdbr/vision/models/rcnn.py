@@ -1,4 +1,4 @@
-"""Detectors that classify proposed regions: Faster, Mask and Keypoint R-CNN."""
+"""Faster R-CNN, and what Mask and Keypoint R-CNN have in common with it."""
 
 import functools
 import math
@@ -8,14 +8,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core.array_modules import array_module, to_numpy
+from fdbr.core.array_modules import array_module
 from fdbr.errors.public import public
-from fdbr.nn.composite import Composite
-from fdbr.nn.convolution.layers import Conv, ConvTranspose
-from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.resnet import ResNet, ResNet50, ResNet101
-from fdbr.nn.sequential import Sequential
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import (
@@ -23,10 +19,16 @@ from fdbr.vision.boxes import (
     clip_boxes,
     decode_boxes,
     grid_anchors,
-    paste_masks,
 )
 from fdbr.vision.models.base import Detector, Prepared, checked_images
 from fdbr.vision.models.fpn import Backbone, FeaturePyramid, ResNetBody
+from fdbr.vision.models.rcnn_heads import (
+    FastRCNNPredictor,
+    RegionProposalNetwork,
+    RoIHeads,
+    RPNHead,
+    TwoMLPHead,
+)
 from fdbr.vision.models.region_features import JoinedLevels, join_levels, of_real, pool_levels
 from fdbr.vision.models.region_losses import (
     BOX_WEIGHTS,
@@ -34,8 +36,6 @@ from fdbr.vision.models.region_losses import (
     RegionTargets,
     anchor_losses,
     anchor_targets,
-    keypoint_losses,
-    mask_losses,
     region_losses,
     region_targets,
 )
@@ -48,21 +48,18 @@ from fdbr.vision.models.resizing import (
 )
 from fdbr.vision.models.suppression import suppressed
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Detections, Instances, Keypoints, Truths, unpad
+from fdbr.vision.results import Detections, Truths, unpad
 
 __all__ = [
     "FasterRCNN",
     "FasterRCNN_ResNet50_FPN",
     "FasterRCNN_ResNet101_FPN",
-    "KeypointRCNN_ResNet50_FPN",
-    "MaskRCNN_ResNet50_FPN",
-    "MaskRCNN_ResNet101_FPN",
     "RegionSettings",
 ]
 
 _ANCHOR_SIZES = (32, 64, 128, 256, 512)
 _ANCHOR_RATIOS = (0.5, 1.0, 2.0)
-_BOXES_AT_ONCE, _DETECTIONS_AT_ONCE = (256, 64, 16), (8, 1)
+_BOXES_AT_ONCE, _DETECTIONS_AT_ONCE = (256, 64, 8), (8, 1)
 """The sizes of parts in `of_real`.  By one thread, jitted, a box takes 0.81 ms of 256 at once, 0.89
 of 64 and 1.28 of 16; a mask takes 31.5 ms of 8 or 100 at once, and 37.9 alone.
 """
@@ -131,200 +128,6 @@ _OF_CHAINER: dict[str, Any] = {
     "rpn_positive_fraction": 0.25,
     "box_score_thresh": 0.7,
 }
-
-
-# --- layers -------------------------------------------------------------------------
-
-
-@frozen
-class RPNHead(Composite):
-    """The convolutions of a region proposal network.
-
-    Attributes
-    ----------
-    conv, cls_logits, bbox_pred
-        A 3x3 convolution, and 1x1 convolutions for the logits and the codes of anchors.
-    """
-
-    conv: Conv
-    cls_logits: Conv
-    bbox_pred: Conv
-
-    torch_names: ClassVar = {"conv": ("conv.0.0", "~conv")}
-    chainer_names: ClassVar = {"cls_logits": "conf", "bbox_pred": "loc"}
-
-    def _forward(self, of: Any, levels: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Return for each level the logits ``(N, A)`` and the codes ``(N, A, 4)`` of anchors."""
-        logits, codes = [], []
-        for x in levels:
-            x = ops.relu(of.conv(x))
-            logit, code = (
-                ops.permute_dims(layer(x), (0, 2, 3, 1)) for layer in (of.cls_logits, of.bbox_pred)
-            )
-            logits.append(ops.reshape(logit, (x.shape[0], -1)))
-            codes.append(ops.reshape(code, (x.shape[0], logits[-1].shape[1], 4)))
-        return logits, codes
-
-
-@frozen
-class RegionProposalNetwork(Composite):
-    """A region proposal network.
-
-    Attributes
-    ----------
-    head
-        Its convolutions.
-    """
-
-    head: RPNHead
-
-    chainer_names: ClassVar = {"head": ""}
-
-    def _forward(self, of: Any, levels: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Return what the head returns."""
-        out: tuple[list[Any], list[Any]] = of.head(levels)
-        return out
-
-
-@frozen
-class TwoMLPHead(Composite):
-    """Two fully connected layers.
-
-    Attributes
-    ----------
-    fc6, fc7
-        The layers.
-    """
-
-    fc6: Linear
-    fc7: Linear
-
-    def _forward(self, of: Any, x: Any) -> Any:
-        """Return features of regions, shape ``(R, features)``."""
-        x = ops.reshape(x, (x.shape[0], -1))
-        return ops.relu(of.fc7(ops.relu(of.fc6(x))))
-
-
-@frozen
-class FastRCNNPredictor(Composite):
-    """The layers that classify regions and correct their boxes.
-
-    Attributes
-    ----------
-    cls_score, bbox_pred
-        Fully connected layers.
-    """
-
-    cls_score: Linear
-    bbox_pred: Linear
-
-    def _forward(self, of: Any, x: Any) -> tuple[Any, Any]:
-        """Return the logits ``(R, 1 + classes)`` and the codes ``(R, 1 + classes, 4)``."""
-        logits = of.cls_score(x)
-        return logits, ops.reshape(of.bbox_pred(x), (*logits.shape, 4))
-
-
-@frozen
-class MaskRCNNPredictor(Composite):
-    """The layers that compute masks of twice the size of features.
-
-    Attributes
-    ----------
-    conv5_mask, mask_fcn_logits
-        A transposed convolution, and a 1x1 convolution with an output for each class.
-    """
-
-    conv5_mask: ConvTranspose
-    mask_fcn_logits: Conv
-
-    def _forward(self, of: Any, x: Any) -> Any:
-        """Return the logits, shape ``(R, 1 + classes, 2 S, 2 S)``."""
-        return of.mask_fcn_logits(ops.relu(of.conv5_mask(x)))
-
-
-@frozen
-class KeypointRCNNPredictor(Composite):
-    """The layer that computes maps of points of four times the size of features.
-
-    Attributes
-    ----------
-    kps_score_lowres
-        A transposed convolution, whose output is then resized linearly.
-    """
-
-    kps_score_lowres: ConvTranspose
-
-    def _forward(self, of: Any, x: Any) -> Any:
-        """Return the logits, shape ``(R, points, 4 S, 4 S)``."""
-        return ops.interpolate(of.kps_score_lowres(x), scale_factor=2.0, mode="bilinear")
-
-
-_HEAD_CHAINER = {
-    "box_head.fc6": "bbox_head/fc1",
-    "box_head.fc7": "bbox_head/fc2",
-    "box_predictor.cls_score": "bbox_head/conf",
-    "box_predictor.bbox_pred": "bbox_head/loc",
-    "mask_predictor.conv5_mask": "mask_head/conv5",
-    "mask_predictor.mask_fcn_logits": "mask_head/seg",
-    **{f"mask_head.layers[{2 * i}]": f"mask_head/conv{i + 1}/conv" for i in range(4)},
-}
-
-
-@frozen
-class RoIHeads(Composite):
-    """The heads of a detector, each with its predictor.
-
-    Attributes
-    ----------
-    box_head, box_predictor
-        The layers that classify regions and correct their boxes.
-    mask_head, mask_predictor, keypoint_head, keypoint_predictor
-        The layers that compute masks, and maps of points; or `None`.
-    """
-
-    box_head: TwoMLPHead
-    box_predictor: FastRCNNPredictor
-    mask_head: Sequential | None = None
-    mask_predictor: MaskRCNNPredictor | None = None
-    keypoint_head: Sequential | None = None
-    keypoint_predictor: KeypointRCNNPredictor | None = None
-
-    torch_names: ClassVar = {
-        f"mask_head.layers[{2 * i}]": (f"mask_head.{i}.0", f"~mask_head.mask_fcn{i + 1}")
-        for i in range(4)
-    }
-    chainer_names: ClassVar = _HEAD_CHAINER
-
-    def _forward(self, of: Any, x: Any) -> tuple[Any, Any]:
-        """Return the logits and codes of regions."""
-        out: tuple[Any, Any] = of.box_predictor(of.box_head(x))
-        return out
-
-    def masks(self, x: Any) -> Any:
-        """Return the logits of masks of regions."""
-        return self.mask_predictor(self.mask_head(x))  # type: ignore[misc]
-
-    def points(self, x: Any) -> Any:
-        """Return the logits of points of regions."""
-        return self.keypoint_predictor(self.keypoint_head(x))  # type: ignore[misc]
-
-
-def _convolutions(of: Builder, inputs: int, channels: int, count: int) -> Sequential:
-    layers: list[Any] = []
-    for _ in range(count):
-        layers += [of.conv(inputs, channels, 3), ops.relu]
-        inputs = channels
-    return Sequential(*layers)
-
-
-def _transposed(of: Builder, inputs: int, outputs: int, kernel: int) -> ConvTranspose:
-    options = of.options()
-    return ConvTranspose.init(
-        of.key(), inputs, outputs, kernel, stride=2, padding=kernel // 2 - 1, **options
-    )
-
-
-# --- the models ---------------------------------------------------------------------
 
 
 @public("fdbr.vision.models")
@@ -763,198 +566,3 @@ class FasterRCNN_ResNet101_FPN(FasterRCNN):
     """`FasterRCNN` over a `ResNet101`."""
 
     _network: ClassVar[type[ResNet]] = ResNet101
-
-
-@public("fdbr.vision.models")
-@frozen
-class MaskRCNN_ResNet50_FPN(FasterRCNN):
-    """`FasterRCNN` with a head for masks: 44,401,393 parameters for 90 classes.
-
-    He, Gkioxari, Dollár & Girshick, *Mask R-CNN*, ICCV 2017.  `predict` returns `Instances`.
-
-    >>> import fdbr
-    >>> import numpy as np
-    >>> from fdbr.vision import models
-    >>> model = models.MaskRCNN_ResNet50_FPN.init(
-    ...     fdbr.random.key(0), 3, width=2, depths=(1, 1, 1, 1), min_size=64
-    ... )
-    >>> found = model.predict([np.zeros((3, 40, 60), "float32")])
-    >>> [masks.shape[1:] for masks in found.masks]
-    [(40, 60)]
-    """
-
-    _needs: ClassVar[tuple[str, ...]] = ("masks",)
-
-    @classmethod
-    def _further_heads(
-        cls, of: Builder, width: int, outputs: int, settings: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return the head for masks."""
-        channels = 4 * width
-        predictor = MaskRCNNPredictor(
-            _transposed(of, channels, channels, 2), of.conv(channels, outputs, 1)
-        )
-        return {
-            "mask_head": _convolutions(of, channels, channels, 4),
-            "mask_predictor": predictor,
-        }
-
-    def detect(self, batch: Any, sizes: Any) -> Instances:
-        """Return the padded objects in a batch, in its pixels.
-
-        Parameters
-        ----------
-        batch, sizes
-            As for `FasterRCNN.detect`.
-
-        Returns
-        -------
-        Instances
-            The masks are probabilities within boxes, of shape ``(N, D, 28, 28)``.
-        """
-        found, joined = self._detected(batch, sizes)
-        labels = ops.reshape(found.labels, (-1, 1, 1, 1)) + 1
-
-        def masks(features: Any, index: Any) -> Any:
-            logits, own = self.roi_heads.masks(features), ops.take(labels, index, axis=0)
-            return ops.sigmoid(ops.take_along_axis(logits, own, axis=1)[:, 0])
-
-        return Instances(*found, self._of_found(found, joined, masks, (28, 28)))
-
-    def finish(self, found: Any, prepared: Prepared) -> Instances:
-        """Return the ragged result of `detect` in pixels of the images that were given."""
-        ragged = super().finish(found, prepared)
-        masks = (
-            paste_masks(mask, boxes, size.tolist(), chainer=self.chainer)
-            for mask, boxes, size in zip(
-                ragged.masks, ragged.boxes, prepared.originals, strict=True
-            )
-        )
-        return Instances(ragged.boxes, ragged.labels, ragged.scores, tuple(masks))
-
-    def _head_losses(
-        self, joined: JoinedLevels, targets: RegionTargets, truths: Truths
-    ) -> dict[str, Any]:
-        """Return the losses of the heads."""
-        logits = self.roi_heads.masks(self._positive(joined, targets))
-        logits = ops.reshape(logits, (targets.labels.shape[0], -1, *logits.shape[1:]))
-        return {
-            **super()._head_losses(joined, targets, truths),
-            **mask_losses(logits, targets, truths.masks, chainer=self.chainer),
-        }
-
-
-@public("fdbr.vision.models")
-@frozen
-class MaskRCNN_ResNet101_FPN(MaskRCNN_ResNet50_FPN):
-    """`MaskRCNN_ResNet50_FPN` over a `ResNet101`."""
-
-    _network: ClassVar[type[ResNet]] = ResNet101
-
-
-@public("fdbr.vision.models")
-@frozen
-class KeypointRCNN_ResNet50_FPN(FasterRCNN):
-    """`FasterRCNN` with a head for points: 59,137,258 parameters for 1 class and 17 points.
-
-    He, Gkioxari, Dollár & Girshick, *Mask R-CNN*, ICCV 2017, section 5.  `init` has the further
-    setting ``num_keypoints``, by default 17.  `predict` returns `Keypoints`.
-
-    >>> import fdbr
-    >>> import numpy as np
-    >>> from fdbr.vision import models
-    >>> model = models.KeypointRCNN_ResNet50_FPN.init(
-    ...     fdbr.random.key(0), 1, width=2, depths=(1, 1, 1, 1), min_size=64, num_keypoints=5
-    ... )
-    >>> found = model.predict([np.zeros((3, 40, 60), "float32")])
-    >>> [points.shape[1:] for points in found.points]
-    [(5, 2)]
-    """
-
-    _further_settings: ClassVar[tuple[str, ...]] = ("num_keypoints",)
-    _needs: ClassVar[tuple[str, ...]] = ("points", "visible")
-
-    @classmethod
-    def _further_heads(
-        cls, of: Builder, width: int, outputs: int, settings: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return the head for points."""
-        points = settings.get("num_keypoints", 17)
-        positive(cls, num_keypoints=points)
-        return {
-            "keypoint_head": _convolutions(of, 4 * width, 8 * width, 8),
-            "keypoint_predictor": KeypointRCNNPredictor(_transposed(of, 8 * width, points, 4)),
-        }
-
-    def detect(self, batch: Any, sizes: Any) -> Keypoints:
-        """Return the padded objects in a batch, in its pixels.
-
-        Parameters
-        ----------
-        batch, sizes
-            As for `FasterRCNN.detect`.
-
-        Returns
-        -------
-        Keypoints
-            ``points`` are logits within boxes, of shape ``(N, D, K, 56, 56)``, and
-            ``point_scores`` their maxima.
-        """
-        found, joined = self._detected(batch, sizes)
-        count = self.roi_heads.keypoint_predictor.kps_score_lowres.bias.shape[0]  # type: ignore[union-attr]
-        logits = self._of_found(
-            found, joined, lambda features, _: self.roi_heads.points(features), (count, 56, 56)
-        )
-        return Keypoints(*found, logits, ops.max(logits, axis=(3, 4)))
-
-    def finish(self, found: Any, prepared: Prepared) -> Keypoints:
-        """Return the ragged result of `detect` in pixels of the images that were given.
-
-        Maps are resized to their boxes by cubic interpolation, and points are where they are
-        largest.
-        """
-        ragged = unpad(found)
-        points, scores = [], []
-        for maps, boxes in zip(ragged.points, ragged.boxes, strict=True):
-            each = [points_of(m, b) for m, b in zip(maps, boxes, strict=True)]
-            xp, count = array_module(boxes), maps.shape[1]
-            points.append(
-                ops.stack([p for p, _ in each])
-                if each
-                else xp.zeros((0, count, 2), dtype=np.float32)
-            )
-            scores.append(
-                ops.stack([s for _, s in each]) if each else xp.zeros((0, count), dtype=np.float32)
-            )
-        whole = super().finish(found, prepared)
-        ratios = np.asarray(prepared.originals, np.float32) / np.asarray(prepared.sizes, np.float32)
-        moved = (
-            p * array_module(p).asarray(ratio) for p, ratio in zip(points, ratios, strict=True)
-        )
-        return Keypoints(whole.boxes, whole.labels, whole.scores, tuple(moved), tuple(scores))
-
-    def _head_losses(
-        self, joined: JoinedLevels, targets: RegionTargets, truths: Truths
-    ) -> dict[str, Any]:
-        """Return the losses of the heads."""
-        logits = self.roi_heads.points(self._positive(joined, targets))
-        logits = ops.reshape(logits, (targets.labels.shape[0], -1, *logits.shape[1:]))
-        return {
-            **super()._head_losses(joined, targets, truths),
-            **keypoint_losses(logits, targets, truths),
-        }
-
-
-def points_of(maps: Any, box: Any) -> tuple[Any, Any]:
-    """Return the points ``(K, 2)`` of the maxima of maps ``(K, S, S)`` of a box, and these."""
-    low, high = np.float32(to_numpy(box[:2])), np.float32(to_numpy(box[2:]))
-    sides = np.maximum(high - low, np.float32(1))
-    size = tuple(int(n) for n in np.ceil(sides))
-    resized = ops.interpolate(maps[:, None], size=size, mode="bicubic")[:, 0]
-    flat = ops.reshape(resized, (resized.shape[0], -1))
-    best = ops.argmax(flat, axis=1)
-    xp = array_module(maps)
-    position = ops.stack([best // size[1], best % size[1]], axis=1)
-    step = xp.asarray(sides / np.array(size, np.float32))
-    points = (ops.astype(position, np.float32) + 0.5) * step + xp.asarray(low)
-    return points, ops.max(flat, axis=1)

@@ -1,5 +1,6 @@
 """YOLO: detectors that predict the boxes around the cells of a grid, without proposals."""
 
+import abc
 import itertools
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
@@ -524,17 +525,21 @@ class YOLO(Detector):
             )
         return scales
 
+    @abc.abstractmethod
     def _probabilities(self, confs: Any) -> Any:
-        raise NotImplementedError
+        """Return the probabilities of classes, given their logits."""
 
+    @abc.abstractmethod
     def _position_losses(self, encoded: Any, wanted: Any) -> Any:
-        raise NotImplementedError
+        """Return the losses of encoded boxes."""
 
+    @abc.abstractmethod
     def _object_losses(self, objs: Any, overlaps: Any, assigned: Any, ignored: Any) -> Any:
-        raise NotImplementedError
+        """Return the losses of the logits of objects."""
 
+    @abc.abstractmethod
     def _class_losses(self, confs: Any, labels: Any, classes: Any) -> Any:
-        raise NotImplementedError
+        """Return the losses of the logits of classes."""
 
     _anchors: ClassVar[Anchors] = ()
 
