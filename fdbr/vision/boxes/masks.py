@@ -1,5 +1,6 @@
 """Masks of objects: overlaps, boxes, and masks within boxes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.ops.nn.pooling.region_products import region_products
+from fdbr.ops.nn.pooling.region_products import region_products, region_sums
 from fdbr.ops.nn.pooling.regions import mean_weights
 from fdbr.ops.shape.creation import floating
 from fdbr.vision.boxes.arguments import checked_boxes, checked_format, checked_size
@@ -288,7 +289,15 @@ def paste_masks(
         )
         for i, n in enumerate(extents)
     )
-    pasted = ops.matmul(ops.matmul(rows, masks), ops.matrix_transpose(columns))
+    # Only pixels in boxes are computed: 100 small ones on 800x1200 take half of the time of products
+    # of whole images.
+    flat, rows, columns = (
+        ops.reshape(part, (math.prod(part.shape[:-2]), *part.shape[-2:]))
+        for part in (masks, ops.matrix_transpose(rows), ops.matrix_transpose(columns))
+    )
+    index = array_module(masks).arange(flat.shape[0])
+    pasted = region_sums(flat[:, None], rows, columns, index, count=flat.shape[0])
+    pasted = ops.reshape(pasted, (*masks.shape[:-2], *extents))
     return pasted if threshold is None else pasted > threshold
 
 

@@ -40,8 +40,10 @@ def test_predictions_are_those_of_torchvision(kind: str) -> None:
             assert (np.abs(masks - 0.5)[(masks > 0.5) != found.masks[i]] < 1e-4).all()
         if kind == "Keypoint":
             points, scores = yx(want["keypoints"][..., :2]), want["keypoints_scores"].numpy()
-            np.testing.assert_allclose(points, found.points[i], atol=1e-4, rtol=1e-5)
             np.testing.assert_allclose(scores, found.point_scores[i], atol=1e-4, rtol=1e-4)
+            # Where a map has two maxima that differ less than rounding errors, either is found.
+            is_other = ~np.isclose(points, found.points[i], atol=1e-4, rtol=1e-5).all(axis=-1)
+            assert is_other.mean() < 0.01
 
 
 def truths(points: int = 17) -> vision.Truths:

@@ -12,7 +12,7 @@ from fdbr.ops.declare import constant, multilinear
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.shape.manipulation import reshape
 
-__all__ = ["region_peaks", "region_products"]
+__all__ = ["region_peaks", "region_products", "region_sums"]
 
 _CHANNELS, _WINDOWS, _REGIONS = 16, 14, 16
 """From how many channels, up to how many windows along an axis, and from how many regions on the
@@ -54,7 +54,7 @@ def _check(images: list[int], count: int) -> None:
 
 
 @multilinear(
-    x=lambda ct, rows, columns, index, shape: _region_sums(
+    x=lambda ct, rows, columns, index, shape: region_sums(
         ct, rows, columns, index, count=shape[0]
     ),
     rows=lambda ct, x, columns, index: _row_products(x, ct, columns, index),
@@ -91,9 +91,11 @@ def region_products(xp: Any, x: Any, rows: Any, columns: Any, index: Any) -> Any
     batch=_batch,
     fresh=True,
 )
-def _region_sums(xp: Any, y: Any, rows: Any, columns: Any, index: Any, *, count: int) -> Any:
+def region_sums(xp: Any, y: Any, rows: Any, columns: Any, index: Any, *, count: int) -> Any:
     """Add ``rows[k].T @ y[k, c] @ columns[k]`` to zero images at their regions."""
     out = xp.zeros((count, y.shape[1], rows.shape[2], columns.shape[2]), dtype=y.dtype)
+    if not out.size:
+        return out
     for k, (n, row_range, column_range) in enumerate(_regions(xp, index, count, rows, columns)):
         part = xp.matmul(y[k], columns[k][:, column_range])
         out[n, :, row_range, column_range] += xp.matmul(rows[k][:, row_range].T, part)
@@ -101,7 +103,7 @@ def _region_sums(xp: Any, y: Any, rows: Any, columns: Any, index: Any, *, count:
 
 
 @multilinear(
-    x=lambda ct, y, columns, index, shape: _region_sums(y, ct, columns, index, count=shape[0]),
+    x=lambda ct, y, columns, index, shape: region_sums(y, ct, columns, index, count=shape[0]),
     y=lambda ct, x, columns, index: region_products(x, ct, columns, index),
     columns=lambda ct, x, y, index: _column_products(x, y, ct, index),
     batch=_batch,
@@ -117,7 +119,7 @@ def _row_products(xp: Any, x: Any, y: Any, columns: Any, index: Any) -> Any:
 
 
 @multilinear(
-    x=lambda ct, y, rows, index, shape: _region_sums(y, rows, ct, index, count=shape[0]),
+    x=lambda ct, y, rows, index, shape: region_sums(y, rows, ct, index, count=shape[0]),
     y=lambda ct, x, rows, index: region_products(x, rows, ct, index),
     rows=lambda ct, x, y, index: _row_products(x, y, ct, index),
     batch=_batch,
