@@ -178,6 +178,7 @@ def test_masks_are_resized_pasted_and_cropped():
     assert vision.resize_masks(mask[:0], 4).shape == (0, 4, 6)
     assert vision.crop_masks(mask[:0], boxes[:0], 4).shape == (0, 4, 4)
     assert vision.paste_masks(cropped[:0], boxes[:0], (3, 4)).shape == (0, 3, 4)
+    assert vision.paste_masks(cropped, boxes, (0, 4)).shape == (len(boxes), 0, 4)
 
 
 def test_derivatives_agree_with_differences():

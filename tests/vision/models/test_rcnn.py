@@ -12,6 +12,7 @@ from fdbr.vision.models.region_features import (
     join_levels,
     levels_of,
     masks_in_boxes,
+    of_real,
     pool_levels,
 )
 
@@ -255,6 +256,29 @@ def test_features_of_levels_are_those_of_each_level_alone() -> None:
             np.testing.assert_allclose(
                 found[n][level[n] == i], want[level[n] == i], rtol=1e-4, atol=1e-4
             )
+
+
+def test_rows_that_are_real_are_computed_in_one_trace_for_all_numbers_of_them() -> None:
+    x, traces = np.random.default_rng(7).normal(size=(23, 3)).astype(np.float32), []
+
+    def squares(is_real: Any, x: Any) -> Any:
+        traces.append(1)
+        zeros = np.zeros((23, 3), np.float32), np.zeros(23, np.float32)
+        return of_real(
+            lambda index: (x[index] ** 2, ops.sum(x[index], axis=1)),
+            is_real,
+            zeros,
+            (8, 3, 1),
+        )
+
+    compiled = fdbr.jit(squares, compile="now")
+    for count in (0, 1, 2, 6, 7, 22, 23):
+        is_real = np.random.default_rng(count).permutation(23) < count
+        want = x**2 * is_real[:, None], x.sum(axis=1) * is_real
+        for function in (squares, compiled):
+            for found, each in zip(function(is_real, x), want, strict=True):
+                np.testing.assert_allclose(found, each, rtol=1e-5, atol=1e-6)
+    assert len(traces) == 7 + 1
 
 
 def test_mask_targets_are_those_of_an_aligned_crop() -> None:
