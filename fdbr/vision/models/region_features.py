@@ -164,7 +164,7 @@ def of_real(
     order = ops.argsort(ops.logical_not(is_real), stable=True)
     xp = array_module(is_real)
     start = xp.zeros((), dtype=np.int64)
-    # Parts of equal size, the last one of which has no rows to spare if all are real.
+    # Parts of equal size: if all rows are real, the last part has hardly any to spare.
     parts = [-(-rows // -(-rows // size)) for size in sizes] if rows else []
     if not is_traced(count):
         parts = [int(count)]
