@@ -54,9 +54,7 @@ def _check(images: list[int], count: int) -> None:
 
 
 @multilinear(
-    x=lambda ct, rows, columns, index, shape: region_sums(
-        ct, rows, columns, index, count=shape[0]
-    ),
+    x=lambda ct, rows, columns, index, shape: region_sums(ct, rows, columns, index, count=shape[0]),
     rows=lambda ct, x, columns, index: _row_products(x, ct, columns, index),
     columns=lambda ct, x, rows, index: _column_products(x, ct, rows, index),
     batch=_batch,
