@@ -73,7 +73,7 @@ def pictures(count: int, size: int = 96, seed: int = 0) -> tuple[Any, vision.Tru
     for image in images:
         boxes, labels, masks = [], [], []
         for side in (0, 1)[: rng.integers(1, 3)]:
-            half = int(rng.integers(size * 11 // 96, size * 22 // 96))
+            half = int(rng.integers(size // 6, size // 4))
             cy = int(rng.integers(half, size - half))
             cx = int(rng.integers(half, size // 2 - half + 1)) + side * size // 2
             label = int(rng.integers(CLASSES))
