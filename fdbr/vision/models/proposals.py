@@ -256,11 +256,10 @@ class RegionDetector(Detector):
             If an image or an object is not proper; the message has the index of the image.
         """
         name = type(self).__name__
-        images = checked_images(name, images, "losses")
         needs = ("masks",) if self._masks else ()
-        truths = padded_truths(name, truths, len(images), self.classes, needs=needs)
+        truths = padded_truths(name, images, truths, self.classes, needs=needs)
         prepared = self.prepare(images)
-        truths = in_batch(truths if self._masks else truths._replace(masks=None), prepared)
+        truths = in_batch(truths, prepared)
         first, second, third = random.split(key, 3)
         (features, codes, logits), successor = self.train(prepared.batch, key=third)
         anchors = self.anchors(codes.shape[1], prepared.batch)

@@ -25,7 +25,7 @@ from fdbr.vision.boxes import (
     nms,
     paste_masks,
 )
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.fpn import Backbone, FeaturePyramid, ResNetBody
 from fdbr.vision.models.region_features import pool_levels
 from fdbr.vision.models.region_losses import (
@@ -637,10 +637,9 @@ class FasterRCNN(Detector):
             ``loss_mask`` and ``loss_keypoint`` of models with masks and points.  The model itself
             follows, since normalisations are frozen.
         """
-        name = type(self).__name__
-        images = checked_images(name, images, "losses")
         classes = self.roi_heads.box_predictor.cls_score.weight.shape[0] - 1
-        truths = padded_truths(name, truths, len(images), classes, needs=self._needs)
+        name = type(self).__name__
+        truths = padded_truths(name, images, truths, classes, needs=self._needs)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         levels = self.backbone(prepared.batch)

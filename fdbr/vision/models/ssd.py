@@ -304,9 +304,9 @@ class SSD(Detector):
         ValueError, TypeError
             If images or truths are invalid; the message has the index of the image.
         """
-        prepared = self.prepare(images)
         classes = self.head.classification_head.columns - 1
-        truths = padded_truths(type(self).__name__, truths, len(images), classes)
+        truths = padded_truths(type(self).__name__, images, truths, classes)
+        prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (logits, codes, anchors), successor = self._trained(key, prepared.batch)
         matches = match_default_boxes(truths.boxes, truths.labels, anchors, chainer=self.chainer)
