@@ -17,9 +17,9 @@ from fdbr.core.array_modules import lock
 from fdbr.core.devices import optional
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.train.data.files.images import read_image
 from fdbr.train.data.sequences import View
 from fdbr.vision.boxes.masks import masks_to_boxes
+from fdbr.vision.files import read_image
 
 __all__ = [
     "Examples",
@@ -220,7 +220,7 @@ def lookup(ids: Sequence[int], ignored: Sequence[int] = ()) -> Any:
 
 def read_picture(path: str) -> tuple[Any]:
     """Return a picture as the field ``image``: red, green and blue, float32 from 0 to 255."""
-    return (read_image(path).astype(np.float32),)
+    return (read_image(path),)
 
 
 @public("fdbr.vision.datasets")

@@ -7,31 +7,14 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.compiler import jit
-from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
 from fdbr.tree import frozen
+from fdbr.vision.models.resizing import Prepared, in_originals, normalized
+from fdbr.vision.results import unpad
 
 __all__ = ["Detector", "Prepared", "SegmentationLogits", "Segmenter", "resized"]
-
-
-class Prepared(NamedTuple):
-    """Images as the input of a network.
-
-    Attributes
-    ----------
-    batch
-        The images resized, normalised and extended to one size, shape ``(N, 3, H, W)``.
-    sizes
-        The height and width of each image within ``batch``, shape ``(N, 2)``, int32.
-    originals
-        The height and width of each image as it was given, shape ``(N, 2)``, int32.
-    """
-
-    batch: Any
-    sizes: Any
-    originals: Any
 
 
 @public("fdbr.vision.models")
@@ -39,7 +22,7 @@ class Prepared(NamedTuple):
 class Detector(Network):
     """The base class of models that find objects: `predict` and `losses`.
 
-    A subclass defines `prepare`, `detect`, `finish` and `losses`.
+    A subclass defines `prepare`, `detect` and `losses`.
     """
 
     def prepare(self, images: Any) -> Prepared:
@@ -55,7 +38,7 @@ class Detector(Network):
 
     def finish(self, found: Any, prepared: Prepared) -> Any:
         """Return the ragged result of `detect` in pixels of the images that were given."""
-        raise NotImplementedError
+        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the objects in images.
@@ -125,11 +108,7 @@ class Segmenter(Network):
         batch = images if hasattr(images, "ndim") else ops.stack(list(images))
         if np.dtype(batch.dtype).kind != "f":
             batch = ops.astype(batch, np.float32)
-        mean, std = (
-            array_module(batch).asarray(np.array(values, batch.dtype)[:, None, None])
-            for values in (self._mean, self._std)
-        )
-        return (batch - mean) / std
+        return normalized(batch, self._mean, self._std)
 
     def prepare(self, images: Any) -> Prepared:
         """Return images of one size as the input of the network."""

@@ -20,10 +20,10 @@ from fdbr.vision.models.region_losses import (
     region_losses,
     region_targets,
 )
-from fdbr.vision.models.resizing import in_batch, in_originals, resize_and_batch
+from fdbr.vision.models.resizing import in_batch, resize_and_batch
 from fdbr.vision.models.suppression import best_objects, in_rows
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Truths, unpad
+from fdbr.vision.results import Truths
 
 __all__ = ["ProposalHead", "RegionDetector", "SingleMapSettings", "propose_boxes"]
 
@@ -229,10 +229,6 @@ class RegionDetector(Detector):
         codes, scores = self.head(features, *flat_regions(boxes))
         shape = (n, count, self.classes + 1)
         return ops.reshape(codes, (*shape, 4)), ops.reshape(scores, shape)
-
-    def finish(self, found: Any, prepared: Prepared) -> Any:
-        """Return the ragged result of `detect` in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
