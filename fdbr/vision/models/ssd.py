@@ -280,7 +280,14 @@ class SSD(Detector):
             ops.reshape(part, (len(batch), -1)) for part in (scores, index, labels)
         )
         boxes = ops.take_along_axis(boxes, index[..., None], axis=1)
-        return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
+        return chosen(
+            boxes,
+            scores,
+            labels,
+            threshold=self.nms_threshold,
+            count=self.detections,
+            chainer=self.chainer,
+        )
 
     def finish(self, found: Detections, prepared: Prepared) -> Detections:
         """Return the ragged detections in pixels of the images that were given."""
