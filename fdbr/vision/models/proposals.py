@@ -122,7 +122,7 @@ def propose_boxes(
     pre, post
         The numbers of boxes before and after suppression.
     threshold
-        The largest overlap of two proposals.
+        The overlap from which on the worse of two proposals is left out.
     least
         The least height and width.
 
@@ -135,7 +135,7 @@ def propose_boxes(
     large = ops.all(boxes[..., 2:] - boxes[..., :2] >= least, axis=-1)
     scores, best = ops.top_k(ops.where(large, scores, -np.inf), min(pre, scores.shape[1]))
     boxes = ops.take_along_axis(boxes, best[..., None], axis=1)
-    kept = nms(boxes, scores, threshold, limit=min(post, scores.shape[1]))
+    kept = nms(boxes, scores, threshold, limit=min(post, scores.shape[1]), chainer=True)
     real = kept >= 0
     chosen = ops.take_along_axis(boxes, ops.maximum(kept, 0)[..., None], axis=1)
     return ops.where(real[..., None], chosen, 0), real

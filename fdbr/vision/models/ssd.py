@@ -279,7 +279,14 @@ class SSD(Detector):
             ops.reshape(part, (len(batch), -1)) for part in (scores, index, labels)
         )
         boxes = ops.take_along_axis(boxes, index[..., None], axis=1)
-        return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
+        return chosen(
+            boxes,
+            scores,
+            labels,
+            threshold=self.nms_threshold,
+            count=self.detections,
+            chainer=self.chainer,
+        )
 
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
