@@ -1,6 +1,6 @@
 """The base classes of detectors and of segmenters."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
 from fdbr.tree import frozen
+from fdbr.vision.results import Detections
 
 __all__ = ["Detector", "Prepared", "SegmentationLogits", "Segmenter", "resized"]
 
@@ -41,6 +42,9 @@ class Detector(Network):
 
     A subclass defines `prepare`, `detect`, `finish` and `losses`.
     """
+
+    _result: ClassVar[Any] = Detections  # of no images
+    _by_size: ClassVar[bool] = False  # whether only images of one size share a batch
 
     def prepare(self, images: Any) -> Prepared:
         """Return images as the input of the network."""
@@ -80,9 +84,18 @@ class Detector(Network):
             that are not finite; the message has its index.
         """
         images = checked_images(type(self).__name__, images)
-        prepared = self.prepare(images)
-        found = (_jitted_detect if jit else type(self).detect)(self, prepared.batch, prepared.sizes)
-        return self.finish(found, prepared)
+        detect = _jitted_detect if jit else type(self).detect
+        groups = _groups(images) if self._by_size else [range(len(images))] * bool(len(images))
+        found: dict[int, Any] = {}
+        result: Any = self._result
+        for members in groups:
+            own = images if len(members) == len(images) else [images[i] for i in members]
+            prepared = self.prepare(own)
+            ragged = self.finish(detect(self, prepared.batch, prepared.sizes), prepared)
+            found |= zip(members, zip(*ragged, strict=True), strict=True)
+            result = type(ragged)
+        columns = zip(*(found[i] for i in range(len(images))), strict=True) if found else None
+        return result(*(columns or ((),) * len(result._fields)))
 
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
@@ -170,11 +183,8 @@ class Segmenter(Network):
         """
         images = checked_images(type(self).__name__, images)
         network = _jitted_scores if jit else _scores
-        groups: dict[Any, list[int]] = {}
-        for i, image in enumerate(images):
-            groups.setdefault(tuple(image.shape), []).append(i)
         found: dict[int, Any] = {}
-        for members in groups.values():
+        for members in _groups(images):
             scores = self._scores_of([images[i] for i in members], network)
             found |= zip(members, ops.astype(ops.argmax(scores, axis=1), np.int32), strict=True)
         return tuple(found[i] for i in range(len(images)))
@@ -302,6 +312,14 @@ def _check_labels(where: str, label_maps: Any, classes: int) -> None:
     )
 
 
+def _groups(images: Any) -> Iterable[Sequence[int]]:
+    """Return the indices of the images of each size."""
+    groups: dict[Any, list[int]] = {}
+    for i, image in enumerate(images):
+        groups.setdefault(tuple(image.shape), []).append(i)
+    return groups.values()
+
+
 def _detect(model: Any, batch: Any, sizes: Any) -> Any:
     return model.detect(batch, sizes)
 
@@ -319,6 +337,11 @@ def checked_images(name: str, images: Any, method: str = "predict") -> Sequence[
 
     In `fdbr.jit`, what is checked of elements is a guard of the trace.
     """
+    if not hasattr(images, "__len__"):
+        raise TypeError(
+            f"fdbr.vision.models.{name}.{method}: images must be a sequence of arrays, got "
+            f"{describe(images)}"
+        )
     for i, image in enumerate(images):
         if getattr(image, "ndim", None) != 3 or image.shape[0] != 3 or 0 in image.shape:
             raise ValueError(
