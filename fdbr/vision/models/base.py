@@ -7,32 +7,14 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.compiler import jit
-from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
 from fdbr.tree import frozen
-from fdbr.vision.results import Detections
+from fdbr.vision.models.resizing import Prepared, in_originals, normalized
+from fdbr.vision.results import Detections, unpad
 
 __all__ = ["Detector", "Prepared", "SegmentationLogits", "Segmenter", "resized"]
-
-
-class Prepared(NamedTuple):
-    """Images as the input of a network.
-
-    Attributes
-    ----------
-    batch
-        The images resized, normalised and extended to one size, shape ``(N, 3, H, W)``.
-    sizes
-        The height and width of each image within ``batch``, shape ``(N, 2)``, int32.
-    originals
-        The height and width of each image as it was given, shape ``(N, 2)``, int32.
-    """
-
-    batch: Any
-    sizes: Any
-    originals: Any
 
 
 @public("fdbr.vision.models")
@@ -40,10 +22,10 @@ class Prepared(NamedTuple):
 class Detector(Network):
     """The base class of models that find objects: `predict` and `losses`.
 
-    A subclass defines `prepare`, `detect`, `finish` and `losses`.
+    A subclass defines `prepare`, `detect` and `losses`.
     """
 
-    _result: ClassVar[Any] = Detections  # of no images
+    _result: ClassVar[Any] = Detections
     _by_size: ClassVar[bool] = False  # whether only images of one size share a batch
 
     def prepare(self, images: Any) -> Prepared:
@@ -59,7 +41,7 @@ class Detector(Network):
 
     def finish(self, found: Any, prepared: Prepared) -> Any:
         """Return the ragged result of `detect` in pixels of the images that were given."""
-        raise NotImplementedError
+        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the objects in images.
@@ -84,18 +66,20 @@ class Detector(Network):
             that are not finite; the message has its index.
         """
         images = checked_images(type(self).__name__, images)
+        if not len(images):
+            return self._result(*((),) * len(self._result._fields))
         detect = _jitted_detect if jit else type(self).detect
-        groups = _groups(images) if self._by_size else [range(len(images))] * bool(len(images))
+
+        def found_in(images: Any) -> Any:
+            prepared = self.prepare(images)
+            return self.finish(detect(self, prepared.batch, prepared.sizes), prepared)
+
+        if not self._by_size:
+            return found_in(images)
         found: dict[int, Any] = {}
-        result: Any = self._result
-        for members in groups:
-            own = images if len(members) == len(images) else [images[i] for i in members]
-            prepared = self.prepare(own)
-            ragged = self.finish(detect(self, prepared.batch, prepared.sizes), prepared)
-            found |= zip(members, zip(*ragged, strict=True), strict=True)
-            result = type(ragged)
-        columns = zip(*(found[i] for i in range(len(images))), strict=True) if found else None
-        return result(*(columns or ((),) * len(result._fields)))
+        for members in _groups(images):
+            found |= zip(members, zip(*found_in([images[i] for i in members]), strict=True))
+        return self._result(*zip(*(found[i] for i in range(len(images))), strict=True))
 
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
@@ -138,11 +122,7 @@ class Segmenter(Network):
         batch = images if hasattr(images, "ndim") else ops.stack(list(images))
         if np.dtype(batch.dtype).kind != "f":
             batch = ops.astype(batch, np.float32)
-        mean, std = (
-            array_module(batch).asarray(np.array(values, batch.dtype)[:, None, None])
-            for values in (self._mean, self._std)
-        )
-        return (batch - mean) / std
+        return normalized(batch, self._mean, self._std)
 
     def prepare(self, images: Any) -> Prepared:
         """Return images of one size as the input of the network."""

@@ -32,7 +32,6 @@ from fdbr.vision.models.resizing import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     in_batch,
-    in_originals,
     resize_and_batch,
 )
 from fdbr.vision.models.single_shot import (
@@ -43,7 +42,7 @@ from fdbr.vision.models.single_shot import (
     of_matched,
 )
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Detections, Truths, unpad
+from fdbr.vision.results import Detections, Truths
 
 __all__ = [
     "DenseDetector",
@@ -299,10 +298,6 @@ class DenseDetector(Detector):
             found.append((clip_boxes(boxes, sizes), scores, labels))
         boxes, scores, labels = (ops.concat(parts, axis=1) for parts in zip(*found, strict=True))
         return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
-
-    def finish(self, found: Detections, prepared: Prepared) -> Detections:
-        """Return the ragged detections in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.

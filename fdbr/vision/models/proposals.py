@@ -20,10 +20,10 @@ from fdbr.vision.models.region_losses import (
     region_losses,
     region_targets,
 )
-from fdbr.vision.models.resizing import in_batch, in_originals, resize_and_batch
+from fdbr.vision.models.resizing import in_batch, resize_and_batch
 from fdbr.vision.models.suppression import best_objects, in_rows
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Truths, unpad
+from fdbr.vision.results import Truths
 
 __all__ = ["ProposalHead", "RegionDetector", "SingleMapSettings", "propose_boxes"]
 
@@ -122,7 +122,7 @@ def propose_boxes(
     pre, post
         The numbers of boxes before and after suppression.
     threshold
-        The largest overlap of two proposals.
+        The overlap from which on the worse of two proposals is left out.
     least
         The least height and width.
 
@@ -135,7 +135,7 @@ def propose_boxes(
     large = ops.all(boxes[..., 2:] - boxes[..., :2] >= least, axis=-1)
     scores, best = ops.top_k(ops.where(large, scores, -np.inf), min(pre, scores.shape[1]))
     boxes = ops.take_along_axis(boxes, best[..., None], axis=1)
-    kept = nms(boxes, scores, threshold, limit=min(post, scores.shape[1]))
+    kept = nms(boxes, scores, threshold, limit=min(post, scores.shape[1]), chainer=True)
     real = kept >= 0
     chosen = ops.take_along_axis(boxes, ops.maximum(kept, 0)[..., None], axis=1)
     return ops.where(real[..., None], chosen, 0), real
@@ -230,10 +230,6 @@ class RegionDetector(Detector):
         codes, scores = self.head(features, *flat_regions(boxes))
         shape = (n, count, self.classes + 1)
         return ops.reshape(codes, (*shape, 4)), ops.reshape(scores, shape)
-
-    def finish(self, found: Any, prepared: Prepared) -> Any:
-        """Return the ragged result of `detect` in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.

@@ -538,6 +538,7 @@ class FasterRCNN(Detector):
             self.settings.rpn_nms_thresh,
             labels=ops.concat(labels, axis=1),
             limit=min(post, score.shape[1]),
+            chainer=self.chainer,
         )
         chosen = ops.take_along_axis(whole, ops.maximum(kept, 0)[:, :, None], axis=1)
         return ops.where((kept >= 0)[:, :, None], chosen, 0), kept >= 0
@@ -605,7 +606,14 @@ class FasterRCNN(Detector):
             is_large = ops.all(boxes[..., 2:] - boxes[..., :2] >= 1e-2, axis=-1)
             scores = ops.where(is_large, scores, -np.inf)
         labels = index % classes
-        kept = nms(boxes, scores, s.box_nms_thresh, labels=labels, limit=s.box_detections_per_img)
+        kept = nms(
+            boxes,
+            scores,
+            s.box_nms_thresh,
+            labels=labels,
+            limit=s.box_detections_per_img,
+            chainer=self.chainer,
+        )
         found, position = kept >= 0, ops.maximum(kept, 0)
         boxes = ops.take_along_axis(boxes, position[:, :, None], axis=1)
         labels = ops.where(found, ops.take_along_axis(labels, position, axis=1), -1)

@@ -14,9 +14,8 @@ from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.transforms.vjp import stop_gradient
-from fdbr.vision.boxes import box_iou, encode_boxes
+from fdbr.vision.boxes import box_iou, crop_masks, encode_boxes
 from fdbr.vision.models.matching import BACKGROUND, IGNORED, Sample, match, sample
-from fdbr.vision.models.region_features import masks_in_boxes
 from fdbr.vision.results import Truths
 
 __all__ = [
@@ -309,11 +308,11 @@ def mask_losses(
         for part in (targets.boxes, targets.labels, targets.objects, targets.sample.positive)
     )
     first = array_module(labels).arange(count)[:, None] * masks.shape[1]
-    aims = masks_in_boxes(
+    aims = crop_masks(
         ops.reshape(masks, (-1, *masks.shape[2:])),
         ops.reshape(boxes, (-1, 4)),
-        ops.reshape(objects + first, (-1,)),
         size,
+        indices=ops.reshape(objects + first, (-1,)),
         chainer=chainer,
     )
     own = ops.take_along_axis(logits, labels[:, :, None, None, None], axis=2)[:, :, 0]

@@ -19,7 +19,7 @@ from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import clip_boxes, decode_boxes, default_boxes, encode_boxes
 from fdbr.vision.models.base import Detector, Prepared
-from fdbr.vision.models.resizing import in_batch, in_originals
+from fdbr.vision.models.resizing import in_batch, normalized
 from fdbr.vision.models.single_shot import (
     SWAPPED,
     best_candidates,
@@ -30,7 +30,7 @@ from fdbr.vision.models.single_shot import (
     of_matched,
 )
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Detections, unpad
+from fdbr.vision.results import Detections
 
 __all__ = [
     "SSD",
@@ -261,10 +261,9 @@ class SSD(Detector):
             x if x.shape[2:] == shape else ops.interpolate(x, shape, mode="bilinear")
             for x in (ops.astype(part, dtype, copy=False) for part in batches)
         ] or [np.zeros((0, 3, *shape), dtype)]
-        mean, std = (np.asarray(values, dtype)[:, None, None] for values in (self.mean, self.std))
         sizes = np.full((len(images), 2), self.size, np.int32)
         originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
-        return Prepared((ops.concat(resized) - mean) / std, sizes, originals)
+        return Prepared(normalized(ops.concat(resized), self.mean, self.std), sizes, originals)
 
     def detect(self, batch: Any, sizes: Any) -> Detections:
         """Return the padded objects in a batch, in its pixels."""
@@ -280,11 +279,14 @@ class SSD(Detector):
             ops.reshape(part, (len(batch), -1)) for part in (scores, index, labels)
         )
         boxes = ops.take_along_axis(boxes, index[..., None], axis=1)
-        return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
-
-    def finish(self, found: Detections, prepared: Prepared) -> Detections:
-        """Return the ragged detections in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
+        return chosen(
+            boxes,
+            scores,
+            labels,
+            threshold=self.nms_threshold,
+            count=self.detections,
+            chainer=self.chainer,
+        )
 
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
