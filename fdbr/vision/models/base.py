@@ -46,6 +46,10 @@ class Detector(Network):
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the objects in images.
 
+        R-CNN with a pyramid, RetinaNet and FCOS extend images of different sizes to one, as in
+        torchvision, which changes what is found a little; the detectors that only ChainerCV has
+        take those of one size together, and others one after the other.
+
         Parameters
         ----------
         images
@@ -78,7 +82,8 @@ class Detector(Network):
             return found_in(images)
         found: dict[int, Any] = {}
         for members in _groups(images):
-            found |= zip(members, zip(*found_in([images[i] for i in members]), strict=True))
+            own = zip(*found_in([images[i] for i in members]), strict=True)
+            found |= zip(members, own, strict=True)
         return self._result(*zip(*(found[i] for i in range(len(images))), strict=True))
 
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:

@@ -169,6 +169,13 @@ class FCIS_ResNet101(RegionDetector):
         rpn = ProposalHead.build(of, hidden, 8 * width, 3 * len(chosen.anchor_sizes))
         return cls(body, rpn, head, classes, chosen)
 
+    def prepare(self, images: Any) -> Prepared:
+        """Return images as `RegionDetector.prepare`, of four pixels a side at least."""
+        prepared = super().prepare(images)
+        # Chainer's first pooling has windows of three elements.
+        pads = [(0, max(4 - n, 0)) for n in prepared.batch.shape[2:]]
+        return prepared._replace(batch=ops.pad(prepared.batch, ((0, 0), (0, 0), *pads)))
+
     def _features(self, of: Any, batch: Any) -> tuple[Any, Any]:
         proposing, features = of.extractor(batch)
         return proposing, of.head(features)
