@@ -1,6 +1,6 @@
 """The base classes of detectors and of segmenters."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
 from fdbr.tree import frozen
 from fdbr.vision.models.resizing import Prepared, in_originals, normalized
-from fdbr.vision.results import unpad
+from fdbr.vision.results import Detections, unpad
 
 __all__ = ["Detector", "Prepared", "SegmentationLogits", "Segmenter", "resized"]
 
@@ -24,6 +24,9 @@ class Detector(Network):
 
     A subclass defines `prepare`, `detect` and `losses`.
     """
+
+    _result: ClassVar[Any] = Detections
+    _by_size: ClassVar[bool] = False  # whether only images of one size share a batch
 
     def prepare(self, images: Any) -> Prepared:
         """Return images as the input of the network."""
@@ -42,6 +45,10 @@ class Detector(Network):
 
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the objects in images.
+
+        R-CNN with a pyramid, RetinaNet and FCOS extend images of different sizes to one, as in
+        torchvision, which changes what is found a little; the detectors that only ChainerCV has
+        take those of one size together, and others one after the other.
 
         Parameters
         ----------
@@ -63,9 +70,21 @@ class Detector(Network):
             that are not finite; the message has its index.
         """
         images = checked_images(type(self).__name__, images)
-        prepared = self.prepare(images)
-        found = (_jitted_detect if jit else type(self).detect)(self, prepared.batch, prepared.sizes)
-        return self.finish(found, prepared)
+        if not len(images):
+            return self._result(*((),) * len(self._result._fields))
+        detect = _jitted_detect if jit else type(self).detect
+
+        def found_in(images: Any) -> Any:
+            prepared = self.prepare(images)
+            return self.finish(detect(self, prepared.batch, prepared.sizes), prepared)
+
+        if not self._by_size:
+            return found_in(images)
+        found: dict[int, Any] = {}
+        for members in _groups(images):
+            own = zip(*found_in([images[i] for i in members]), strict=True)
+            found |= zip(members, own, strict=True)
+        return self._result(*zip(*(found[i] for i in range(len(images))), strict=True))
 
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
@@ -149,11 +168,8 @@ class Segmenter(Network):
         """
         images = checked_images(type(self).__name__, images)
         network = _jitted_scores if jit else _scores
-        groups: dict[Any, list[int]] = {}
-        for i, image in enumerate(images):
-            groups.setdefault(tuple(image.shape), []).append(i)
         found: dict[int, Any] = {}
-        for members in groups.values():
+        for members in _groups(images):
             scores = self._scores_of([images[i] for i in members], network)
             found |= zip(members, ops.astype(ops.argmax(scores, axis=1), np.int32), strict=True)
         return tuple(found[i] for i in range(len(images)))
@@ -281,6 +297,14 @@ def _check_labels(where: str, label_maps: Any, classes: int) -> None:
     )
 
 
+def _groups(images: Any) -> Iterable[Sequence[int]]:
+    """Return the indices of the images of each size."""
+    groups: dict[Any, list[int]] = {}
+    for i, image in enumerate(images):
+        groups.setdefault(tuple(image.shape), []).append(i)
+    return groups.values()
+
+
 def _detect(model: Any, batch: Any, sizes: Any) -> Any:
     return model.detect(batch, sizes)
 
@@ -298,6 +322,11 @@ def checked_images(name: str, images: Any, method: str = "predict") -> Sequence[
 
     In `fdbr.jit`, what is checked of elements is a guard of the trace.
     """
+    if not hasattr(images, "__len__"):
+        raise TypeError(
+            f"fdbr.vision.models.{name}.{method}: images must be a sequence of arrays, got "
+            f"{describe(images)}"
+        )
     for i, image in enumerate(images):
         if getattr(image, "ndim", None) != 3 or image.shape[0] != 3 or 0 in image.shape:
             raise ValueError(

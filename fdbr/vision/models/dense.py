@@ -319,7 +319,7 @@ class DenseDetector(Detector):
         """
         classes = self.head.classification_head.cls_logits.weight.shape[0]
         classes //= len(self._ratios) * len(self._sizes[0])
-        truths = padded_truths(type(self).__name__, images, truths, classes)
+        truths = padded_truths(type(self).__name__, truths, images, classes)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (levels, anchors), successor = self._trained(key, prepared.batch)

@@ -12,7 +12,7 @@ from fdbr.nn.models.building import Builder
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen
 from fdbr.vision.boxes import base_anchors, clip_boxes, decode_boxes, grid_anchors, nms
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.region_losses import (
     RegionTargets,
     anchor_losses,
@@ -151,6 +151,7 @@ class RegionDetector(Detector):
     classes: int
     settings: SingleMapSettings
 
+    _by_size: ClassVar[bool] = True  # ChainerCV predicts images one after the other
     _mean: ClassVar[tuple[float, ...]] = (122.7717, 115.9465, 102.9801)
     _defaults: ClassVar[dict[str, Any]] = {}
 
@@ -253,7 +254,7 @@ class RegionDetector(Detector):
         """
         name = type(self).__name__
         needs = ("masks",) if self._masks else ()
-        truths = padded_truths(name, images, truths, self.classes, needs=needs)
+        truths = padded_truths(name, truths, images, self.classes, needs=needs)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         first, second, third = random.split(key, 3)

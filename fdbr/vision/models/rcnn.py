@@ -647,7 +647,7 @@ class FasterRCNN(Detector):
         """
         classes = self.roi_heads.box_predictor.cls_score.weight.shape[0] - 1
         name = type(self).__name__
-        truths = padded_truths(name, images, truths, classes, needs=self._needs)
+        truths = padded_truths(name, truths, images, classes, needs=self._needs)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         levels = self.backbone(prepared.batch)
@@ -760,6 +760,7 @@ class MaskRCNN_ResNet50_FPN(FasterRCNN):
     """
 
     _needs: ClassVar[tuple[str, ...]] = ("masks",)
+    _result: ClassVar[Any] = Instances
 
     @classmethod
     def _further_heads(
@@ -846,6 +847,7 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
 
     _further_settings: ClassVar[tuple[str, ...]] = ("num_keypoints",)
     _needs: ClassVar[tuple[str, ...]] = ("points", "visible")
+    _result: ClassVar[Any] = Keypoints
 
     @classmethod
     def _further_heads(

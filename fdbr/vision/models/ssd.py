@@ -307,7 +307,7 @@ class SSD(Detector):
             If images or truths are invalid; the message has the index of the image.
         """
         classes = self.head.classification_head.columns - 1
-        truths = padded_truths(type(self).__name__, images, truths, classes)
+        truths = padded_truths(type(self).__name__, truths, images, classes)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (logits, codes, anchors), successor = self._trained(key, prepared.batch)

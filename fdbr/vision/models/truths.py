@@ -14,7 +14,7 @@ __all__ = ["padded_truths"]
 
 
 def padded_truths(
-    name: str, images: Any, truths: Any, classes: int, *, needs: Sequence[str] = ()
+    name: str, truths: Any, images: Any, classes: int, *, needs: Sequence[str] = ()
 ) -> Truths:
     """Return the padded truths of a call of `losses`, or raise an error with an image's index.
 
@@ -26,10 +26,10 @@ def padded_truths(
     ----------
     name
         The class of the model.
-    images
-        The images of the call.
     truths
         `Truths`, ragged or padded.
+    images
+        The images of the call.
     classes
         The number of classes.
     needs
@@ -138,7 +138,7 @@ def _checked_boxes(where: str, boxes: Any, labels: Any) -> None:
 
 
 def _checked_points(where: str, truths: Truths) -> None:
-    proper = np.isfinite(truths.points).all(axis=-1) | ~np.asarray(truths.visible, bool)
+    proper = np.isfinite(truths.points).all(axis=-1) | (truths.visible == 0)
     wrong = np.argwhere(~proper & (truths.labels != PADDING)[:, :, None])
     if len(wrong):
         i, j, k = wrong[0]

@@ -441,7 +441,7 @@ class YOLO(Detector):
         ValueError, TypeError
             If an image or an object is not proper; the message has the index of the image.
         """
-        truths = padded_truths(type(self).__name__, images, truths, self.classes)
+        truths = padded_truths(type(self).__name__, truths, images, self.classes)
         prepared = self.prepare(images)
         offsets, scales = self._changes(prepared)
         truths = truths._replace(boxes=ops.astype(truths.boxes * scales + offsets, np.float32))
