@@ -5,6 +5,7 @@ reader is a function of the example's number that can go to other processes: `Fr
 an example has in files of its own, `Rows` for what an index has told about all examples.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -233,14 +234,14 @@ def read_picture(path: str) -> tuple[Any]:
 
 
 @public("fdbr.vision.datasets")
-def read_label_map(path: str | os.PathLike[str]) -> Any:
+def read_label_map(path: Any) -> Any:
     """Return the numbers in a picture of one channel, such as the class of each pixel.
 
     Parameters
     ----------
     path
         A file that Pillow reads: PNG with a palette, whose colours are not used, or with grey
-        values of 1, 8, 16 or 32 bits.
+        values of 1, 8, 16 or 32 bits; or an object that has ``read``.
 
     Returns
     -------
@@ -265,7 +266,7 @@ def read_label_map(path: str | os.PathLike[str]) -> Any:
     array([[  0,   1, 255]], dtype=int32)
     """
     pillow = optional("vision.datasets.read_label_map", "PIL.Image", "vision")
-    with open(path, "rb") as file:
+    with contextlib.nullcontext(path) if hasattr(path, "read") else open(path, "rb") as file:
         try:
             with pillow.open(file) as image:
                 mode, numbers = image.mode, np.asarray(image)

@@ -317,10 +317,10 @@ class DenseDetector(Detector):
         ValueError, TypeError
             If images or truths are invalid; the message has the index of the image.
         """
-        prepared = self.prepare(images)
         classes = self.head.classification_head.cls_logits.weight.shape[0]
         classes //= len(self._ratios) * len(self._sizes[0])
-        truths = padded_truths(type(self).__name__, truths, len(images), classes)
+        truths = padded_truths(type(self).__name__, images, truths, classes)
+        prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (levels, anchors), successor = self._trained(key, prepared.batch)
         joined = (ops.concat(parts, axis=1) for parts in zip(*levels, strict=True))

@@ -122,7 +122,7 @@ def propose_boxes(
     pre, post
         The numbers of boxes before and after suppression.
     threshold
-        The largest overlap of two proposals.
+        The overlap from which on the worse of two proposals is left out.
     least
         The least height and width.
 
@@ -135,7 +135,7 @@ def propose_boxes(
     large = ops.all(boxes[..., 2:] - boxes[..., :2] >= least, axis=-1)
     scores, best = ops.top_k(ops.where(large, scores, -np.inf), min(pre, scores.shape[1]))
     boxes = ops.take_along_axis(boxes, best[..., None], axis=1)
-    kept = nms(boxes, scores, threshold, limit=min(post, scores.shape[1]))
+    kept = nms(boxes, scores, threshold, limit=min(post, scores.shape[1]), chainer=True)
     real = kept >= 0
     chosen = ops.take_along_axis(boxes, ops.maximum(kept, 0)[..., None], axis=1)
     return ops.where(real[..., None], chosen, 0), real
@@ -252,11 +252,10 @@ class RegionDetector(Detector):
             If an image or an object is not proper; the message has the index of the image.
         """
         name = type(self).__name__
-        images = checked_images(name, images, "losses")
         needs = ("masks",) if self._masks else ()
-        truths = padded_truths(name, truths, len(images), self.classes, needs=needs)
+        truths = padded_truths(name, images, truths, self.classes, needs=needs)
         prepared = self.prepare(images)
-        truths = in_batch(truths if self._masks else truths._replace(masks=None), prepared)
+        truths = in_batch(truths, prepared)
         first, second, third = random.split(key, 3)
         (features, codes, logits), successor = self.train(prepared.batch, key=third)
         anchors = self.anchors(codes.shape[1], prepared.batch)

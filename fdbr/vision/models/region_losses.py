@@ -11,6 +11,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.array_modules import array_module
+from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.vision.boxes import box_iou, crop_masks, encode_boxes
@@ -343,7 +344,12 @@ def keypoint_losses(logits: Any, targets: RegionTargets, truths: Truths) -> dict
     """
     most, size = logits.shape[1], logits.shape[-1]
     boxes, objects = targets.boxes[:, :most], targets.objects[:, :most]
-    points, visible = _rows(truths.points, objects), _rows(truths.visible, objects)
+    points, visible = _rows(truths.points, objects), _rows(truths.visible != 0, objects)
+    if points.shape[2] != logits.shape[2]:
+        raise ValueError(
+            f"fdbr.vision.models.keypoint_losses: each object must have {logits.shape[2]} points "
+            f"as the logits, got {describe(truths.points)}"
+        )
     low, high = boxes[:, :, None, :2], boxes[:, :, None, 2:]
     scale = size / ops.where(high > low, high - low, 1)
     cell = ops.where(points == high, size - 1, ops.floor((points - low) * scale))

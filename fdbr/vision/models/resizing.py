@@ -120,7 +120,7 @@ def in_batch(truths: Truths, prepared: Prepared) -> Truths:
         for mask, size, original in zip(masks, prepared.sizes, prepared.originals, strict=True):
             (h, w), (new_h, new_w) = original.tolist(), (int(n) for n in size)
             small = ops.interpolate(
-                ops.astype(mask[:, :h, :w], np.float32), size=(new_h, new_w), mode="nearest"
+                ops.astype(mask[:, :h, :w] != 0, np.float32), size=(new_h, new_w), mode="nearest"
             )
             resized.append(ops.pad(small, ((0, 0), (0, height - new_h), (0, width - new_w))))
         masks = ops.stack(resized)

@@ -279,7 +279,14 @@ class SSD(Detector):
             ops.reshape(part, (len(batch), -1)) for part in (scores, index, labels)
         )
         boxes = ops.take_along_axis(boxes, index[..., None], axis=1)
-        return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
+        return chosen(
+            boxes,
+            scores,
+            labels,
+            threshold=self.nms_threshold,
+            count=self.detections,
+            chainer=self.chainer,
+        )
 
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
@@ -299,9 +306,9 @@ class SSD(Detector):
         ValueError, TypeError
             If images or truths are invalid; the message has the index of the image.
         """
-        prepared = self.prepare(images)
         classes = self.head.classification_head.columns - 1
-        truths = padded_truths(type(self).__name__, truths, len(images), classes)
+        truths = padded_truths(type(self).__name__, images, truths, classes)
+        prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (logits, codes, anchors), successor = self._trained(key, prepared.batch)
         matches = match_default_boxes(truths.boxes, truths.labels, anchors, chainer=self.chainer)

@@ -17,7 +17,7 @@ from fdbr.nn.sequential import Sequential
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import box_iou
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.suppression import best_objects, in_rows
 from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Detections, Truths, unpad
@@ -434,9 +434,7 @@ class YOLO(Detector):
         ValueError, TypeError
             If an image or an object is not proper; the message has the index of the image.
         """
-        name = type(self).__name__
-        images = checked_images(name, images, "losses")
-        truths = padded_truths(name, truths, len(images), self.classes)
+        truths = padded_truths(type(self).__name__, images, truths, self.classes)
         prepared = self.prepare(images)
         offsets, scales = self._changes(prepared)
         truths = truths._replace(boxes=ops.astype(truths.boxes * scales + offsets, np.float32))
