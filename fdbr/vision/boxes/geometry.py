@@ -7,6 +7,7 @@ from fdbr import ops
 from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.shape.creation import floating
 from fdbr.vision.boxes.arguments import checked_boxes, checked_format, corners, from_corners
@@ -88,7 +89,7 @@ def clip_boxes(boxes: Any, size: Sequence[int] | Any, *, box_format: str = "yxyx
     """
     boxes = checked_boxes("clip_boxes", "boxes", boxes)
     across_first = checked_format("clip_boxes", box_format)
-    size = ops.astype(ops.asarray(size), boxes.dtype, copy=False)
+    size = ops.astype(beside(ops.asarray(size), boxes), boxes.dtype, copy=False)
     if not size.ndim or size.shape[-1] != 2:
         raise ValueError(
             f"fdbr.vision.clip_boxes: size must have two numbers, got {describe(size)}"

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import optree
 
 from fdbr import ops
 from fdbr.compiler import jit
-from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
+from fdbr.ops.devices import beside, device_of
+from fdbr.pytrees.classes import NAMESPACE
 from fdbr.tree import frozen
 
 __all__ = ["Detector", "Prepared", "SegmentationLogits", "Segmenter", "resized"]
@@ -79,9 +81,10 @@ class Detector(Network):
             If an image has another shape, no pixels, a dtype that holds no real numbers, or values
             that are not finite; the message has its index.
         """
-        images = checked_images(type(self).__name__, images)
+        images = checked_images(self, images)
         prepared = self.prepare(images)
-        found = (_jitted_detect if jit else type(self).detect)(self, prepared.batch, prepared.sizes)
+        batch = prepared.batch if len(images) else beside(prepared.batch, _first_array(self))
+        found = (_jitted_detect if jit else type(self).detect)(self, batch, prepared.sizes)
         return self.finish(found, prepared)
 
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
@@ -126,7 +129,7 @@ class Segmenter(Network):
         if np.dtype(batch.dtype).kind != "f":
             batch = ops.astype(batch, np.float32)
         mean, std = (
-            array_module(batch).asarray(np.array(values, batch.dtype)[:, None, None])
+            beside(np.array(values, batch.dtype)[:, None, None], batch)
             for values in (self._mean, self._std)
         )
         return (batch - mean) / std
@@ -168,7 +171,7 @@ class Segmenter(Network):
         ValueError, TypeError
             As for `Detector.predict`.
         """
-        images = checked_images(type(self).__name__, images)
+        images = checked_images(self, images)
         network = _jitted_scores if jit else _scores
         groups: dict[Any, list[int]] = {}
         for i, image in enumerate(images):
@@ -219,7 +222,7 @@ class Segmenter(Network):
             a label is not a class; the message has the index of the image.
         """
         where = f"fdbr.vision.models.{type(self).__name__}.losses"
-        images = checked_images(type(self).__name__, images, "losses")
+        images = checked_images(self, images, "losses")
         label_maps = _checked_label_maps(where, images, label_maps)
         logits, successor = self.train(self.normalize(images), key=key)
 
@@ -314,24 +317,38 @@ _jitted_detect = jit(_detect)
 _jitted_scores = jit(_scores)
 
 
-def checked_images(name: str, images: Any, method: str = "predict") -> Sequence[Any]:
+def checked_images(model: Any, images: Any, method: str = "predict") -> Sequence[Any]:
     """Return the images of a call of a model's method, or raise an error that has the index of one.
 
     In `fdbr.jit`, what is checked of elements is a guard of the trace.
     """
+    where = f"fdbr.vision.models.{type(model).__name__}.{method}"
+    array = _first_array(model)
     for i, image in enumerate(images):
         if getattr(image, "ndim", None) != 3 or image.shape[0] != 3 or 0 in image.shape:
             raise ValueError(
-                f"fdbr.vision.models.{name}.{method}: image {i} must have the shape (3, H, W), got "
-                f"{describe(image)}"
+                f"{where}: image {i} must have the shape (3, H, W), got {describe(image)}"
             )
         if np.dtype(image.dtype).kind not in "fui":
-            raise TypeError(
-                f"fdbr.vision.models.{name}.{method}: image {i} must be of real numbers, got "
-                f"{describe(image)}"
-            )
+            raise TypeError(f"{where}: image {i} must be of real numbers, got {describe(image)}")
+        if array is not None:
+            check_device(f"{where}: image {i}", image, array, "the model")
         if isinstance(image, np.ndarray) and not np.isfinite(image).all():
-            raise ValueError(
-                f"fdbr.vision.models.{name}.{method}: image {i} has values that are not finite"
-            )
+            raise ValueError(f"{where}: image {i} has values that are not finite")
     return images
+
+
+def _first_array(model: Any) -> Any:
+    """Return the first parameter of a model; `None` if it has none."""
+    return next(optree.tree_iter(model, namespace=NAMESPACE), None)
+
+
+def check_device(what: str, array: Any, other: Any, of: str) -> None:
+    """Raise an error if an array does not lie on the device of another one."""
+    device, wanted = device_of(array), device_of(other)
+    if device != wanted:
+        names = ["in host memory" if d == "cpu" else f"on GPU {d}" for d in (device, wanted)]
+        raise ValueError(
+            f"{what} lies {names[0]}, but {of} {names[1]}; move it with "
+            f"fdbr.device_put(x, {wanted!r})"
+        )

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops, random
+from fdbr.core.array_modules import array_module
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
@@ -14,6 +15,7 @@ from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.normalization.layers import GroupNorm
 from fdbr.nn.sequential import Sequential
+from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import (
@@ -25,7 +27,7 @@ from fdbr.vision.boxes import (
     giou_loss,
     grid_anchors,
 )
-from fdbr.vision.models.base import Detector, Prepared
+from fdbr.vision.models.base import Detector, Prepared, checked_images
 from fdbr.vision.models.fpn import Backbone, FeaturePyramid, LastLevels, ResNetBody
 from fdbr.vision.models.matching import IGNORED, match
 from fdbr.vision.models.resizing import (
@@ -265,11 +267,14 @@ class DenseDetector(Detector):
         """Return the outputs of the head and the anchors of each level."""
         maps = of.backbone(batch)
         anchors = [
-            grid_anchors(
-                x.shape[2:],
-                [whole // part for whole, part in zip(batch.shape[2:], x.shape[2:], strict=True)],
-                base_anchors(sizes, self._ratios),
-            ).astype(batch.dtype)
+            beside(
+                grid_anchors(
+                    x.shape[2:],
+                    [n // part for n, part in zip(batch.shape[2:], x.shape[2:], strict=True)],
+                    base_anchors(sizes, self._ratios),
+                ).astype(batch.dtype),
+                x,
+            )
             for x, sizes in zip(maps, self._sizes, strict=True)
         ]
         return [
@@ -322,10 +327,11 @@ class DenseDetector(Detector):
         ValueError, TypeError
             If images or truths are invalid; the message has the index of the image.
         """
+        images = checked_images(self, images, "losses")
         prepared = self.prepare(images)
         classes = self.head.classification_head.cls_logits.weight.shape[0]
         classes //= len(self._ratios) * len(self._sizes[0])
-        truths = padded_truths(type(self).__name__, truths, len(images), classes)
+        truths = padded_truths(type(self).__name__, truths, images, classes)
         truths = in_batch(truths, prepared)
         (levels, anchors), successor = self._trained(key, prepared.batch)
         joined = (ops.concat(parts, axis=1) for parts in zip(*levels, strict=True))
@@ -410,7 +416,9 @@ def retinanet_losses(
 
 def _one_hot(labels: Any, logits: Any) -> Any:
     """Return 1 for the class of each anchor's object, and 0 elsewhere."""
-    return ops.astype(labels[..., None] == np.arange(logits.shape[-1]), logits.dtype)
+    return ops.astype(
+        labels[..., None] == array_module(labels).arange(logits.shape[-1]), logits.dtype
+    )
 
 
 @public("fdbr.vision.models")

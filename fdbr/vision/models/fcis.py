@@ -13,6 +13,7 @@ from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.pooling.dimensions import MaxPool2d
+from fdbr.ops.devices import beside
 from fdbr.ops.nn.pooling.region_products import region_products
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
@@ -258,7 +259,7 @@ class FCIS_ResNet101(RegionDetector):
             key, boxes, real & (ops.max(overlaps, axis=-1) >= 0.1), truths, count=count
         )
         ratios = np.array(_CODE_WEIGHTS, np.float32) / np.array(WEIGHTS, np.float32)
-        targets = targets._replace(codes=targets.codes * ratios)
+        targets = targets._replace(codes=targets.codes * beside(ratios, targets.codes))
         outputs = self.regions(features, stop_gradient(targets.boxes))
         return self.instance_losses(*outputs, targets, instance_masks(targets, truths.masks))
 
@@ -283,7 +284,7 @@ class FCIS_ResNet101(RegionDetector):
             entropy of the elements of positive regions, with the number of all regions as divisor.
         """
         shape = (*codes.shape[:2], self.classes + 1, 4)
-        is_object = (np.arange(self.classes + 1) > 0)[:, None]
+        is_object = (array_module(codes).arange(self.classes + 1) > 0)[:, None]
         codes = ops.where(is_object, codes[:, :, 1:], codes[:, :, :1])
         found = region_losses(scores, ops.broadcast_to(codes, shape), targets, chainer=True)
         own = targets.labels[..., None, None, None, None]

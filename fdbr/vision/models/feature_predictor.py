@@ -7,8 +7,8 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.compiler import jit as compiled
-from fdbr.core.array_modules import array_module
 from fdbr.errors.public import public
+from fdbr.ops.devices import beside
 from fdbr.tree import frozen, static
 from fdbr.vision.models.base import checked_images
 
@@ -77,7 +77,7 @@ class FeaturePredictor:
         images
             As for `Detector.predict`.
         """
-        images = checked_images("FeaturePredictor", images)
+        images = checked_images(self, images)
         return ops.concat([self._crops(i, image) for i, image in enumerate(images)])
 
     def _crops(self, number: int, image: Any) -> Any:
@@ -106,9 +106,8 @@ class FeaturePredictor:
         if self.crop == "10":
             crops += [crop[:, :, ::-1] for crop in crops]
         batch = ops.stack(crops)
-        xp = array_module(batch)
         mean, std = (
-            xp.asarray(np.array(values, batch.dtype)[:, None, None])
+            beside(np.array(values, batch.dtype)[:, None, None], batch)
             for values in (self.mean, self.std)
         )
         return (batch - mean) / std

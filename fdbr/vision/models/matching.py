@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.core.array_modules import array_module
 from fdbr.errors.public import public
+from fdbr.ops.devices import device_of
 
 __all__ = ["BACKGROUND", "IGNORED", "Sample", "match", "sample"]
 
@@ -109,7 +110,7 @@ def sample(key: Any, labels: Any, count: int, positive_fraction: float) -> Sampl
     (array([0, 0]), array([[ True,  True, False, False]]))
     """
     anchors = labels.shape[1]
-    draws = random.uniform(key, labels.shape, np.float32)
+    draws = random.uniform(key, labels.shape, np.float32, device=device_of(labels))
     most = min(int(count * positive_fraction), anchors)
     value, positives = ops.top_k(ops.where(labels > 0, draws, -1), most)
     has_positive = value >= 0

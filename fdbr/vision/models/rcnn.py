@@ -638,9 +638,9 @@ class FasterRCNN(Detector):
             follows, since normalisations are frozen.
         """
         name = type(self).__name__
-        images = checked_images(name, images, "losses")
+        images = checked_images(self, images, "losses")
         classes = self.roi_heads.box_predictor.cls_score.weight.shape[0] - 1
-        truths = padded_truths(name, truths, len(images), classes, needs=self._needs)
+        truths = padded_truths(name, truths, images, classes, needs=self._needs)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         levels = self.backbone(prepared.batch)

@@ -12,6 +12,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.errors.public import public
+from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.vision.boxes import box_iou, encode_boxes
 from fdbr.vision.models.matching import BACKGROUND, IGNORED, Sample, match, sample
@@ -120,7 +121,7 @@ def anchor_targets(
     is_object = truths.labels >= 0
     iou = box_iou(truths.boxes, anchors)
     if sizes is not None:
-        sizes = ops.astype(ops.asarray(sizes), anchors.dtype)[:, None]
+        sizes = ops.astype(beside(ops.asarray(sizes), anchors), anchors.dtype)[:, None]
         within = ops.all((anchors[:, :2] >= 0) & (anchors[:, 2:] < sizes), axis=-1)
         iou = ops.where(within[:, None], iou, -1)
     matched = match(iou, is_object, high, low, low_quality=True)
@@ -208,7 +209,7 @@ def _codes(
 ) -> Any:
     """Return the encoded boxes of objects; 0 where a box has none, or no area."""
     has_code = chosen.positive & ops.all(boxes[..., 2:] > boxes[..., :2], axis=-1)
-    unit = array_module(boxes).asarray(np.array([0, 0, 1, 1], np.float32))
+    unit = beside(np.array([0, 0, 1, 1], np.float32), boxes)
     boxes, aims = (ops.where(has_code[..., None], b, unit) for b in (boxes, _rows(truths, objects)))
     return stop_gradient(encode_boxes(aims, boxes, weights=weights))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
+from fdbr.ops.devices import beside
 from fdbr.vision.models.base import Prepared
 from fdbr.vision.results import Truths
 
@@ -81,7 +81,7 @@ def resize_and_batch(
 
 
 def _channels(x: Any, values: Sequence[float]) -> Any:
-    return array_module(x).asarray(np.array(values, np.float32)[:, None, None])
+    return beside(np.array(values, np.float32)[:, None, None], x)
 
 
 def in_batch(truths: Truths, prepared: Prepared) -> Truths:
@@ -114,8 +114,8 @@ def in_originals(boxes: Any, prepared: Prepared) -> Any:
     ratios = np.asarray(prepared.originals, np.float32) / np.asarray(prepared.sizes, np.float32)
     ratios = np.concatenate([ratios] * (boxes.shape[-1] // 2), axis=-1)
     shape = (ratios.shape[0], *(1,) * (boxes.ndim - 2), ratios.shape[1])
-    return boxes * array_module(boxes).asarray(ratios.reshape(shape))
+    return boxes * beside(ratios.reshape(shape), boxes)
 
 
 def _ratios(like: Any, ratios: Any) -> Any:
-    return array_module(like).asarray(np.asarray(ratios, np.float32)[:, None, :])
+    return beside(np.asarray(ratios, np.float32)[:, None, :], like)

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 
 from fdbr.errors.checks import describe
+from fdbr.ops.devices import beside
+from fdbr.vision.models.base import check_device
 from fdbr.vision.results import PADDING, Truths, pad
 
 __all__ = ["padded_truths"]
 
 
 def padded_truths(
-    name: str, truths: Any, count: int, classes: int, *, needs: Sequence[str] = ()
+    name: str, truths: Any, images: Any, classes: int, *, needs: Sequence[str] = ()
 ) -> Truths:
     """Return the padded truths of a call of `losses`, or raise an error with an image's index.
 
@@ -25,14 +27,15 @@ def padded_truths(
         The class of the model.
     truths
         `Truths`, ragged or padded.
-    count
-        The number of images.
+    images
+        The images, on whose device floating fields must lie; others are moved there.
     classes
         The number of classes.
     needs
         The names of further fields that the model needs.
     """
     where = f"fdbr.vision.models.{name}.losses"
+    count = len(images)
     for field in needs:
         if getattr(truths, field) is None:
             raise ValueError(
@@ -65,7 +68,18 @@ def padded_truths(
         _checked_labels(where, labels, classes)
         if isinstance(boxes, np.ndarray):
             _checked_boxes(where, boxes, labels)
-    return Truths(*truths)
+    return truths if not count else _beside(where, truths, images[0])
+
+
+def _beside(where: str, truths: Any, image: Any) -> Truths:
+    """Return truths on the device of an image."""
+    fields = {}
+    for name, field in truths._asdict().items():
+        if field is not None:
+            field = beside(field, image) if np.dtype(field.dtype).kind in "biu" else field
+            check_device(f"{where}: {name}", field, image, "the images")
+        fields[name] = field
+    return Truths(**fields)
 
 
 def _checked_labels(where: str, labels: Any, classes: int) -> None:
