@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, on_device
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 
@@ -157,9 +157,10 @@ def _padded(arrays: Any, count: int, fill: int) -> Any:
         return np.zeros((0, count), np.int32)
     xp = array_module(arrays[0])
     shape = tuple(max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True))
-    out = xp.full((len(arrays), count, *shape), fill, dtype=arrays[0].dtype)
-    for i, array in enumerate(arrays):
-        out[(i, *map(slice, array.shape))] = array
+    with on_device(*arrays):
+        out = xp.full((len(arrays), count, *shape), fill, dtype=arrays[0].dtype)
+        for i, array in enumerate(arrays):
+            out[(i, *map(slice, array.shape))] = array
     return out
 
 

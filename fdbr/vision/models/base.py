@@ -8,6 +8,7 @@ import optree
 
 from fdbr import ops
 from fdbr.compiler import jit
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
@@ -59,6 +60,7 @@ class Detector(Network):
         """Return the ragged result of `detect` in pixels of the images that were given."""
         raise NotImplementedError
 
+    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the objects in images.
 
@@ -151,6 +153,7 @@ class Segmenter(Network):
         """Return the scores at the pixels of the images that were given."""
         return resized(scores, prepared.originals[0], align_corners=False)
 
+    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> tuple[Any, ...]:
         """Return the class of each pixel.
 
@@ -187,6 +190,7 @@ class Segmenter(Network):
         prepared = self.prepare(images)
         return self.finish(network(self, prepared.batch), prepared)
 
+    @where_it_lies
     def losses(
         self, images: Any, label_maps: Any, *, key: Any = None, class_weight: Any = None
     ) -> tuple[dict[str, Any], Self]:

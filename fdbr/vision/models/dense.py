@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
@@ -309,6 +309,7 @@ class DenseDetector(Detector):
         """Return the ragged detections in pixels of the images that were given."""
         return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
@@ -354,6 +355,7 @@ class DenseDetector(Detector):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def retinanet_losses(
     logits: Any,
     codes: Any,
@@ -472,6 +474,7 @@ class RetinaNet_ResNet50_FPN_V2(RetinaNet_ResNet50_FPN):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def match_points(boxes: Any, labels: Any, anchors: Sequence[Any], *, radius: float = 1.5) -> Any:
     """Return which object each element of a feature pyramid is to find, as FCOS does.
 
@@ -527,6 +530,7 @@ def match_points(boxes: Any, labels: Any, anchors: Sequence[Any], *, radius: flo
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def fcos_losses(
     logits: Any, codes: Any, centernesses: Any, anchors: Any, boxes: Any, labels: Any
 ) -> dict[str, Any]:

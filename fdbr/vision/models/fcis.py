@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module, to_numpy
+from fdbr.core.array_modules import array_module, to_numpy, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
@@ -325,6 +325,7 @@ def instance_masks(targets: RegionTargets, masks: Any) -> Any:
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def mask_voting(
     boxes: Any,
     scores: Any,
@@ -341,7 +342,8 @@ def mask_voting(
 
     For each class, suppression chooses regions.  The mask of each is the mean of the masks of all
     regions that overlap it, weighted with their scores: the method of the paper's authors and of
-    ChainerCV's ``mask_voting``.  It runs in host memory.
+    ChainerCV's ``mask_voting``.  It runs in host memory, and moves the result to the device of
+    ``boxes``.
 
     Parameters
     ----------
@@ -378,6 +380,7 @@ def mask_voting(
     >>> found.boxes, found.labels
     (array([[0., 0., 2., 2.]], dtype=float32), array([0], dtype=int32))
     """
+    xp = array_module(boxes)
     boxes, scores, masks = (to_numpy(part) for part in (boxes, scores, masks))
     count, classes = scores.shape
     real = scores > 0
@@ -416,12 +419,13 @@ def mask_voting(
         large = _resized(small, inside.shape)
         mask[ys[0] : ys[-1] + 1, xs[0] : xs[-1] + 1] = large > binary_threshold
         found.append((box, label, scores[region, label], mask))
-    return Instances(
+    fields = (
         np.array([box for box, *_ in found], np.float32).reshape(-1, 4),
         np.array([label for _, label, *_ in found], np.int32),
         np.array([score for _, _, score, _ in found], np.float32),
         np.array([mask for *_, mask in found], bool).reshape(-1, *size),
     )
+    return Instances(*map(xp.asarray, fields))
 
 
 def _in_image(box: Any, mask: Any, size: tuple[int, int], threshold: float) -> tuple[Any, ...]:

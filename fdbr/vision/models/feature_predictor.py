@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.compiler import jit as compiled
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.tree import frozen, static
@@ -112,6 +113,7 @@ class FeaturePredictor:
         )
         return (batch - mean) / std
 
+    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the model's output for each image, the mean over its crops.
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.ops.devices import device_of
 
@@ -19,6 +19,7 @@ IGNORED = -2
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def match(iou: Any, is_object: Any, high: float, low: float, *, low_quality: bool = False) -> Any:
     """Return the object that each anchor is assigned to: torchvision's ``Matcher``.
 
@@ -81,6 +82,7 @@ class Sample(NamedTuple):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def sample(key: Any, labels: Any, count: int, positive_fraction: float) -> Sample:
     """Choose positive and negative anchors: torchvision's ``BalancedPositiveNegativeSampler``.
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops, random
+from fdbr.core.array_modules import where_it_lies
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder
@@ -234,6 +235,7 @@ class RegionDetector(Detector):
         """Return the ragged result of `detect` in pixels of the images that were given."""
         return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
@@ -73,6 +73,7 @@ class RegionTargets(NamedTuple):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def anchor_targets(
     key: Any,
     anchors: Any,
@@ -136,6 +137,7 @@ def anchor_targets(
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def region_targets(
     key: Any,
     proposals: Any,
@@ -215,6 +217,7 @@ def _codes(
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def anchor_losses(
     logits: Any, codes: Any, targets: AnchorTargets, *, chainer: bool = False
 ) -> dict[str, Any]:
@@ -250,6 +253,7 @@ def anchor_losses(
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def region_losses(
     logits: Any, codes: Any, targets: RegionTargets, *, chainer: bool = False
 ) -> dict[str, Any]:
@@ -281,6 +285,7 @@ def region_losses(
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def mask_losses(
     logits: Any, targets: RegionTargets, masks: Any, *, chainer: bool = False
 ) -> dict[str, Any]:
@@ -324,6 +329,7 @@ def mask_losses(
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def keypoint_losses(logits: Any, targets: RegionTargets, truths: Truths) -> dict[str, Any]:
     """Return the loss of a head that finds points: the mean cross entropy over their positions.
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.control_flow import while_loop
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.vision.boxes import box_iou, nms
@@ -71,6 +71,7 @@ def chosen(boxes: Any, scores: Any, labels: Any, *, threshold: float, count: int
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def match_default_boxes(
     boxes: Any, labels: Any, anchors: Any, *, threshold: float = 0.5, chainer: bool = False
 ) -> Any:
@@ -167,6 +168,7 @@ def of_matched(matches: Any, boxes: Any, labels: Any, anchors: Any) -> tuple[Any
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def multibox_loss(
     logits: Any, codes: Any, labels: Any, true_codes: Any, *, negatives: float = 3.0
 ) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops, random, tree
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
@@ -294,6 +294,7 @@ class SSD(Detector):
         """Return the ragged detections in pixels of the images that were given."""
         return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.nn import initializers
@@ -281,6 +281,7 @@ class YOLOTargets(NamedTuple):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def yolo_targets(
     predicted: Any,
     boxes: Any,
@@ -416,6 +417,7 @@ class YOLO(Detector):
         halves = grid.priors * ops.exp(locs[..., 2:]) / 2
         return ops.concat((centres - halves, centres + halves), axis=-1)
 
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
