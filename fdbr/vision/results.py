@@ -8,6 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, on_device
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops.devices import to_device
 
 __all__ = ["Detections", "Instances", "Keypoints", "Truths", "pad", "unpad"]
 
@@ -196,7 +197,7 @@ def unpad(padded: Any) -> Any:
             "fdbr.vision.unpad: labels must have the axes image and object, got "
             f"{describe(padded.labels)}"
         )
-    kept = [ops.nonzero(row >= 0)[0] for row in labels]
+    kept = [ops.nonzero(row >= 0)[0] for row in to_device(labels, "cpu")]  # one wait for a GPU
     return type(padded)(
         *(
             None

@@ -341,7 +341,7 @@ def yolo_targets(
     shared = ops.prod(ops.minimum(extents[..., None, :], shapes), axis=-1)
     union = ops.prod(extents, axis=-1)[..., None] + shapes.prod(axis=1) - shared
     best = ops.argmax(shared / union, axis=-1)
-    step, side, start, count = (ops.take(column, best) for column in table.T)
+    step, side, start, count = ops.unstack(ops.take(table, best, axis=0), axis=-1)
     centres = (boxes[..., :2] + boxes[..., 2:]) / 2
     cells = ops.astype(ops.floor(centres / step[..., None]), np.int32)
     cells = ops.minimum(ops.maximum(cells, 0), side[..., None] - 1)
