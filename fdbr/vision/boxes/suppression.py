@@ -3,6 +3,8 @@
 import numbers
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
@@ -26,6 +28,7 @@ def nms(
     *,
     labels: Any = None,
     limit: int | None = None,
+    chainer: bool = False,
     box_format: str = "yxyx",
 ) -> Any:
     """Return the indices of the boxes that overlap no kept box with a higher score.
@@ -50,6 +53,9 @@ def nms(
     limit
         The largest number of boxes to keep.  The result has then a fixed shape, so that `fdbr.jit`
         has one trace however many boxes are kept, and `fdbr.vmap` applies.
+    chainer
+        Whether a box with an overlap of exactly ``threshold`` is left out too, as in ChainerCV's
+        ``non_maximum_suppression``; torchvision keeps it.
     box_format
         ``"yxyx"`` or ``"xyxy"``, which have the same result.
 
@@ -104,5 +110,8 @@ def nms(
     most = shape[-1] if limit is None else integer("fdbr.vision.nms", "limit", limit, 0)
     boxes, scores = (ops.astype(v, "float32") if is_short(v) else v for v in (boxes, scores))
     scores = floating(scores)
+    if chainer:
+        # An overlap reaches the threshold if it exceeds the number before it.
+        threshold = np.nextafter(np.dtype(boxes.dtype).type(threshold), -np.inf)
     kept = suppress(boxes, scores, labels, threshold=float(threshold), limit=most)
     return kept if limit is not None else kept[kept >= 0]

@@ -9,7 +9,7 @@ import numpy as np
 from fdbr.core.array_modules import lock
 from fdbr.core.devices import optional
 from fdbr.errors.public import public
-from fdbr.train.data.files.images import image_folder, read_image
+from fdbr.train.data.files.images import image_folder
 from fdbr.vision.datasets.base import (
     Examples,
     Folder,
@@ -22,6 +22,7 @@ from fdbr.vision.datasets.base import (
     read_picture,
 )
 from fdbr.vision.datasets.labels import cub_label_names
+from fdbr.vision.files import read_image
 
 __all__ = ["cub", "label_folder", "online_products"]
 
@@ -291,4 +292,4 @@ def label_folder(
 
 
 def _read_grey(path: str) -> tuple[Any]:
-    return (read_image(path, "L").astype(np.float32),)
+    return (read_image(path, color=False),)

@@ -12,9 +12,9 @@ import numpy as np
 from fdbr.core.array_modules import lock
 from fdbr.core.devices import optional
 from fdbr.errors.public import public
-from fdbr.train.data.files.images import read_image
 from fdbr.vision.boxes.run_lengths import decode_rle
 from fdbr.vision.datasets.base import Examples, Folder, FromFiles, Layout, Rows, read_picture
+from fdbr.vision.files import read_image
 
 __all__ = ["coco_boxes", "coco_instances", "coco_keypoints", "coco_panoptic", "coco_segmentation"]
 

@@ -15,26 +15,10 @@ from fdbr.nn.models.network import Network
 from fdbr.ops.devices import beside, device_of
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.tree import frozen
+from fdbr.vision.models.resizing import Prepared, in_originals, normalized
+from fdbr.vision.results import unpad
 
 __all__ = ["Detector", "Prepared", "SegmentationLogits", "Segmenter", "resized"]
-
-
-class Prepared(NamedTuple):
-    """Images as the input of a network.
-
-    Attributes
-    ----------
-    batch
-        The images resized, normalised and extended to one size, shape ``(N, 3, H, W)``.
-    sizes
-        The height and width of each image within ``batch``, shape ``(N, 2)``, int32.
-    originals
-        The height and width of each image as it was given, shape ``(N, 2)``, int32.
-    """
-
-    batch: Any
-    sizes: Any
-    originals: Any
 
 
 @public("fdbr.vision.models")
@@ -42,7 +26,7 @@ class Prepared(NamedTuple):
 class Detector(Network):
     """The base class of models that find objects: `predict` and `losses`.
 
-    A subclass defines `prepare`, `detect`, `finish` and `losses`.
+    A subclass defines `prepare`, `detect` and `losses`.
     """
 
     def prepare(self, images: Any) -> Prepared:
@@ -58,7 +42,7 @@ class Detector(Network):
 
     def finish(self, found: Any, prepared: Prepared) -> Any:
         """Return the ragged result of `detect` in pixels of the images that were given."""
-        raise NotImplementedError
+        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
     @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:
@@ -68,20 +52,22 @@ class Detector(Network):
         ----------
         images
             A sequence of arrays of shape ``(3, H, W)``, of any sizes, or an array of shape
-            ``(N, 3, H, W)``: red, green and blue from 0 to 255.
+            ``(N, 3, H, W)``: red, green and blue from 0 to 255.  They lie on the device of the
+            model, where `fdbr.device_put` moves them.
         jit
             Whether the network runs in `fdbr.jit`, which pays for many batches of one shape.
 
         Returns
         -------
         Detections, Instances or Keypoints
-            With tuples of one array for each image.
+            With tuples of one array for each image, on the device of the model.
 
         Raises
         ------
         ValueError, TypeError
-            If an image has another shape, no pixels, a dtype that holds no real numbers, or values
-            that are not finite; the message has its index.
+            If an image has another shape, no pixels, a dtype that holds no real numbers, lies on
+            another device, or has values that are not finite; the message has its index.  Values on
+            a GPU are not checked, because that would wait for them.
         """
         images = checked_images(self, images)
         prepared = self.prepare(images)
@@ -98,7 +84,8 @@ class Detector(Network):
             As for `predict`.
         truths
             The objects in the images, `Truths`: ragged, or padded so that under `fdbr.jit` another
-            number of objects needs no other trace.
+            number of objects needs no other trace.  Boxes and points lie on the device of the
+            images; labels, masks and ``visible`` are moved there.
         key
             A random key, which samples candidates and drops elements.
 
@@ -130,11 +117,7 @@ class Segmenter(Network):
         batch = images if hasattr(images, "ndim") else ops.stack(list(images))
         if np.dtype(batch.dtype).kind != "f":
             batch = ops.astype(batch, np.float32)
-        mean, std = (
-            beside(np.array(values, batch.dtype)[:, None, None], batch)
-            for values in (self._mean, self._std)
-        )
-        return (batch - mean) / std
+        return normalized(batch, self._mean, self._std)
 
     def prepare(self, images: Any) -> Prepared:
         """Return images of one size as the input of the network."""

@@ -27,14 +27,13 @@ from fdbr.vision.boxes import (
     giou_loss,
     grid_anchors,
 )
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.fpn import Backbone, FeaturePyramid, LastLevels, ResNetBody
 from fdbr.vision.models.matching import IGNORED, match
 from fdbr.vision.models.resizing import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     in_batch,
-    in_originals,
     resize_and_batch,
 )
 from fdbr.vision.models.single_shot import (
@@ -45,7 +44,7 @@ from fdbr.vision.models.single_shot import (
     of_matched,
 )
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Detections, Truths, unpad
+from fdbr.vision.results import Detections, Truths
 
 __all__ = [
     "DenseDetector",
@@ -305,10 +304,6 @@ class DenseDetector(Detector):
         boxes, scores, labels = (ops.concat(parts, axis=1) for parts in zip(*found, strict=True))
         return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
 
-    def finish(self, found: Detections, prepared: Prepared) -> Detections:
-        """Return the ragged detections in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
-
     @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
@@ -328,11 +323,10 @@ class DenseDetector(Detector):
         ValueError, TypeError
             If images or truths are invalid; the message has the index of the image.
         """
-        images = checked_images(self, images, "losses")
-        prepared = self.prepare(images)
         classes = self.head.classification_head.cls_logits.weight.shape[0]
         classes //= len(self._ratios) * len(self._sizes[0])
-        truths = padded_truths(type(self).__name__, truths, images, classes)
+        truths = padded_truths(self, images, truths, classes)
+        prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (levels, anchors), successor = self._trained(key, prepared.batch)
         joined = (ops.concat(parts, axis=1) for parts in zip(*levels, strict=True))

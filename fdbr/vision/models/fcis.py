@@ -393,6 +393,7 @@ def mask_voting(
             nms_threshold,
             labels=np.tile(np.arange(classes, dtype=np.int32), count),
             limit=limit,
+            chainer=True,
         )
     )
     overlaps = np.asarray(box_iou(boxes, boxes)) if count else np.zeros((0, 0))

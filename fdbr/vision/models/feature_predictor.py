@@ -9,9 +9,9 @@ from fdbr import ops
 from fdbr.compiler import jit as compiled
 from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.public import public
-from fdbr.ops.devices import beside
 from fdbr.tree import frozen, static
 from fdbr.vision.models.base import checked_images
+from fdbr.vision.models.resizing import normalized
 
 __all__ = ["FeaturePredictor"]
 
@@ -106,12 +106,7 @@ class FeaturePredictor:
         crops = [x[:, top : top + rows, left : left + columns] for top, left in corners]
         if self.crop == "10":
             crops += [crop[:, :, ::-1] for crop in crops]
-        batch = ops.stack(crops)
-        mean, std = (
-            beside(np.array(values, batch.dtype)[:, None, None], batch)
-            for values in (self.mean, self.std)
-        )
-        return (batch - mean) / std
+        return normalized(ops.stack(crops), self.mean, self.std)
 
     @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:

@@ -13,7 +13,7 @@ from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen
 from fdbr.vision.boxes import base_anchors, clip_boxes, decode_boxes, grid_anchors, nms
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.region_losses import (
     RegionTargets,
     anchor_losses,
@@ -21,10 +21,10 @@ from fdbr.vision.models.region_losses import (
     region_losses,
     region_targets,
 )
-from fdbr.vision.models.resizing import in_batch, in_originals, resize_and_batch
+from fdbr.vision.models.resizing import in_batch, resize_and_batch
 from fdbr.vision.models.suppression import best_objects, in_rows
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Truths, unpad
+from fdbr.vision.results import Truths
 
 __all__ = ["ProposalHead", "RegionDetector", "SingleMapSettings", "propose_boxes"]
 
@@ -123,7 +123,7 @@ def propose_boxes(
     pre, post
         The numbers of boxes before and after suppression.
     threshold
-        The largest overlap of two proposals.
+        The overlap from which on the worse of two proposals is left out.
     least
         The least height and width.
 
@@ -136,7 +136,7 @@ def propose_boxes(
     large = ops.all(boxes[..., 2:] - boxes[..., :2] >= least, axis=-1)
     scores, best = ops.top_k(ops.where(large, scores, -np.inf), min(pre, scores.shape[1]))
     boxes = ops.take_along_axis(boxes, best[..., None], axis=1)
-    kept = nms(boxes, scores, threshold, limit=min(post, scores.shape[1]))
+    kept = nms(boxes, scores, threshold, limit=min(post, scores.shape[1]), chainer=True)
     real = kept >= 0
     chosen = ops.take_along_axis(boxes, ops.maximum(kept, 0)[..., None], axis=1)
     return ops.where(real[..., None], chosen, 0), real
@@ -231,10 +231,6 @@ class RegionDetector(Detector):
         shape = (n, count, self.classes + 1)
         return ops.reshape(codes, (*shape, 4)), ops.reshape(scores, shape)
 
-    def finish(self, found: Any, prepared: Prepared) -> Any:
-        """Return the ragged result of `detect` in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
-
     @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
@@ -257,12 +253,10 @@ class RegionDetector(Detector):
         ValueError, TypeError
             If an image or an object is not proper; the message has the index of the image.
         """
-        name = type(self).__name__
-        images = checked_images(self, images, "losses")
         needs = ("masks",) if self._masks else ()
-        truths = padded_truths(name, truths, images, self.classes, needs=needs)
+        truths = padded_truths(self, images, truths, self.classes, needs=needs)
         prepared = self.prepare(images)
-        truths = in_batch(truths if self._masks else truths._replace(masks=None), prepared)
+        truths = in_batch(truths, prepared)
         first, second, third = random.split(key, 3)
         (features, codes, logits), successor = self.train(prepared.batch, key=third)
         anchors = self.anchors(codes.shape[1], prepared.batch)

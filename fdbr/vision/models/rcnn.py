@@ -25,7 +25,7 @@ from fdbr.vision.boxes import (
     nms,
     paste_masks,
 )
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.fpn import Backbone, FeaturePyramid, ResNetBody
 from fdbr.vision.models.region_features import pool_levels
 from fdbr.vision.models.region_losses import (
@@ -538,6 +538,7 @@ class FasterRCNN(Detector):
             self.settings.rpn_nms_thresh,
             labels=ops.concat(labels, axis=1),
             limit=min(post, score.shape[1]),
+            chainer=self.chainer,
         )
         chosen = ops.take_along_axis(whole, ops.maximum(kept, 0)[:, :, None], axis=1)
         return ops.where((kept >= 0)[:, :, None], chosen, 0), kept >= 0
@@ -605,7 +606,14 @@ class FasterRCNN(Detector):
             is_large = ops.all(boxes[..., 2:] - boxes[..., :2] >= 1e-2, axis=-1)
             scores = ops.where(is_large, scores, -np.inf)
         labels = index % classes
-        kept = nms(boxes, scores, s.box_nms_thresh, labels=labels, limit=s.box_detections_per_img)
+        kept = nms(
+            boxes,
+            scores,
+            s.box_nms_thresh,
+            labels=labels,
+            limit=s.box_detections_per_img,
+            chainer=self.chainer,
+        )
         found, position = kept >= 0, ops.maximum(kept, 0)
         boxes = ops.take_along_axis(boxes, position[:, :, None], axis=1)
         labels = ops.where(found, ops.take_along_axis(labels, position, axis=1), -1)
@@ -638,10 +646,8 @@ class FasterRCNN(Detector):
             ``loss_mask`` and ``loss_keypoint`` of models with masks and points.  The model itself
             follows, since normalisations are frozen.
         """
-        name = type(self).__name__
-        images = checked_images(self, images, "losses")
         classes = self.roi_heads.box_predictor.cls_score.weight.shape[0] - 1
-        truths = padded_truths(name, truths, images, classes, needs=self._needs)
+        truths = padded_truths(self, images, truths, classes, needs=self._needs)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         levels = self.backbone(prepared.batch)

@@ -11,12 +11,12 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.array_modules import array_module, where_it_lies
+from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
-from fdbr.vision.boxes import box_iou, encode_boxes
+from fdbr.vision.boxes import box_iou, crop_masks, encode_boxes
 from fdbr.vision.models.matching import BACKGROUND, IGNORED, Sample, match, sample
-from fdbr.vision.models.region_features import masks_in_boxes
 from fdbr.vision.results import Truths
 
 __all__ = [
@@ -314,11 +314,11 @@ def mask_losses(
         for part in (targets.boxes, targets.labels, targets.objects, targets.sample.positive)
     )
     first = array_module(labels).arange(count)[:, None] * masks.shape[1]
-    aims = masks_in_boxes(
+    aims = crop_masks(
         ops.reshape(masks, (-1, *masks.shape[2:])),
         ops.reshape(boxes, (-1, 4)),
-        ops.reshape(objects + first, (-1,)),
         size,
+        indices=ops.reshape(objects + first, (-1,)),
         chainer=chainer,
     )
     own = ops.take_along_axis(logits, labels[:, :, None, None, None], axis=2)[:, :, 0]
@@ -351,7 +351,12 @@ def keypoint_losses(logits: Any, targets: RegionTargets, truths: Truths) -> dict
     """
     most, size = logits.shape[1], logits.shape[-1]
     boxes, objects = targets.boxes[:, :most], targets.objects[:, :most]
-    points, visible = _rows(truths.points, objects), _rows(truths.visible, objects)
+    points, visible = _rows(truths.points, objects), _rows(truths.visible != 0, objects)
+    if points.shape[2] != logits.shape[2]:
+        raise ValueError(
+            f"fdbr.vision.models.keypoint_losses: each object must have {logits.shape[2]} points "
+            f"as the logits, got {describe(truths.points)}"
+        )
     low, high = boxes[:, :, None, :2], boxes[:, :, None, 2:]
     scale = size / ops.where(high > low, high - low, 1)
     cell = ops.where(points == high, size - 1, ops.floor((points - low) * scale))

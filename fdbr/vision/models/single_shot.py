@@ -43,7 +43,9 @@ def best_candidates(scores: Any, count: int, threshold: float) -> tuple[Any, Any
     return values, indices, values > threshold
 
 
-def chosen(boxes: Any, scores: Any, labels: Any, *, threshold: float, count: int) -> Detections:
+def chosen(
+    boxes: Any, scores: Any, labels: Any, *, threshold: float, count: int, chainer: bool = False
+) -> Detections:
     """Suppress overlapping boxes of one class, and return the best of the rest.
 
     Parameters
@@ -54,13 +56,15 @@ def chosen(boxes: Any, scores: Any, labels: Any, *, threshold: float, count: int
         The overlap (IoU) above which the box with the smaller score is suppressed.
     count
         The number of detections of an image.
+    chainer
+        As for `fdbr.vision.nms`.
 
     Returns
     -------
     Detections
         Padded, with ``count`` entries for each image.
     """
-    kept = nms(boxes, scores, threshold, labels=labels, limit=count)
+    kept = nms(boxes, scores, threshold, labels=labels, limit=count, chainer=chainer)
     index = ops.maximum(kept, 0)
     found = kept >= 0
     return Detections(

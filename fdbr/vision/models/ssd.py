@@ -20,8 +20,8 @@ from fdbr.nn.sequential import Sequential
 from fdbr.ops.devices import beside
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import clip_boxes, decode_boxes, default_boxes, encode_boxes
-from fdbr.vision.models.base import Detector, Prepared, checked_images
-from fdbr.vision.models.resizing import in_batch, in_originals
+from fdbr.vision.models.base import Detector, Prepared
+from fdbr.vision.models.resizing import in_batch, normalized
 from fdbr.vision.models.single_shot import (
     SWAPPED,
     best_candidates,
@@ -32,7 +32,7 @@ from fdbr.vision.models.single_shot import (
     of_matched,
 )
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Detections, unpad
+from fdbr.vision.results import Detections
 
 __all__ = [
     "SSD",
@@ -264,14 +264,9 @@ class SSD(Detector):
             x if x.shape[2:] == shape else ops.interpolate(x, shape, mode="bilinear")
             for x in (ops.astype(part, dtype, copy=False) for part in batches)
         ] or [np.zeros((0, 3, *shape), dtype)]
-        batch = ops.concat(resized)
-        mean, std = (
-            beside(np.asarray(values, dtype)[:, None, None], batch)
-            for values in (self.mean, self.std)
-        )
         sizes = np.full((len(images), 2), self.size, np.int32)
         originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
-        return Prepared((batch - mean) / std, sizes, originals)
+        return Prepared(normalized(ops.concat(resized), self.mean, self.std), sizes, originals)
 
     def detect(self, batch: Any, sizes: Any) -> Detections:
         """Return the padded objects in a batch, in its pixels."""
@@ -288,11 +283,14 @@ class SSD(Detector):
             ops.reshape(part, (len(batch), -1)) for part in (scores, index, labels)
         )
         boxes = ops.take_along_axis(boxes, index[..., None], axis=1)
-        return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
-
-    def finish(self, found: Detections, prepared: Prepared) -> Detections:
-        """Return the ragged detections in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
+        return chosen(
+            boxes,
+            scores,
+            labels,
+            threshold=self.nms_threshold,
+            count=self.detections,
+            chainer=self.chainer,
+        )
 
     @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
@@ -313,10 +311,9 @@ class SSD(Detector):
         ValueError, TypeError
             If images or truths are invalid; the message has the index of the image.
         """
-        images = checked_images(self, images, "losses")
-        prepared = self.prepare(images)
         classes = self.head.classification_head.columns - 1
-        truths = padded_truths(type(self).__name__, truths, images, classes)
+        truths = padded_truths(self, images, truths, classes)
+        prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (logits, codes, anchors), successor = self._trained(key, prepared.batch)
         matches = match_default_boxes(truths.boxes, truths.labels, anchors, chainer=self.chainer)

@@ -33,7 +33,7 @@ def best_objects(
     score_threshold
         Scores must be above it.
     nms_threshold
-        The overlap above which the worse of two objects of a class is left out.
+        The overlap from which on the worse of two objects of a class is left out, as in ChainerCV.
     limit
         The number of entries for each image.
     """
@@ -44,7 +44,7 @@ def best_objects(
     scores = ops.reshape(scores, (n, k * c))
     labels = beside(np.tile(np.arange(c, dtype=np.int32), (n, k)), scores)
     certain = ops.where(scores > score_threshold, scores, -np.inf)
-    kept = nms(boxes, certain, nms_threshold, labels=labels, limit=limit)
+    kept = nms(boxes, certain, nms_threshold, labels=labels, limit=limit, chainer=True)
     found, indices = kept >= 0, ops.maximum(kept, 0)
     corners = ops.broadcast_to(indices[..., None], (*indices.shape, 4))
     return Detections(

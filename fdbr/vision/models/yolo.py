@@ -19,7 +19,7 @@ from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import box_iou
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.suppression import best_objects, in_rows
 from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Detections, Truths, unpad
@@ -440,9 +440,7 @@ class YOLO(Detector):
         ValueError, TypeError
             If an image or an object is not proper; the message has the index of the image.
         """
-        name = type(self).__name__
-        images = checked_images(self, images, "losses")
-        truths = padded_truths(name, truths, images, self.classes)
+        truths = padded_truths(self, images, truths, self.classes)
         prepared = self.prepare(images)
         offsets, scales = self._changes(prepared, truths.boxes)
         truths = truths._replace(boxes=ops.astype(truths.boxes * scales + offsets, np.float32))
