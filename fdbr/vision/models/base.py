@@ -314,16 +314,18 @@ _jitted_detect = jit(_detect)
 _jitted_scores = jit(_scores)
 
 
-def checked_images(name: str, images: Any, method: str = "predict") -> Sequence[Any]:
+def checked_images(
+    name: str, images: Any, method: str = "predict", channels: int = 3
+) -> Sequence[Any]:
     """Return the images of a call of a model's method, or raise an error that has the index of one.
 
     In `fdbr.jit`, what is checked of elements is a guard of the trace.
     """
     for i, image in enumerate(images):
-        if getattr(image, "ndim", None) != 3 or image.shape[0] != 3 or 0 in image.shape:
+        if getattr(image, "ndim", None) != 3 or image.shape[0] != channels or 0 in image.shape:
             raise ValueError(
-                f"fdbr.vision.models.{name}.{method}: image {i} must have the shape (3, H, W), got "
-                f"{describe(image)}"
+                f"fdbr.vision.models.{name}.{method}: image {i} must have the shape "
+                f"({channels}, H, W), got {describe(image)}"
             )
         if np.dtype(image.dtype).kind not in "fui":
             raise TypeError(
