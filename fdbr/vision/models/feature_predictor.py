@@ -7,10 +7,11 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.compiler import jit as compiled
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.public import public
 from fdbr.tree import frozen, static
 from fdbr.vision.models.base import checked_images
+from fdbr.vision.models.resizing import normalized
 
 __all__ = ["FeaturePredictor"]
 
@@ -84,7 +85,7 @@ class FeaturePredictor:
         images
             As for `Detector.predict`, but of the channels of ``mean``.
         """
-        images = checked_images("FeaturePredictor", images, channels=len(self.mean))
+        images = checked_images(self, images, channels=len(self.mean))
         return ops.concat([self._crops(i, image) for i, image in enumerate(images)])
 
     def _crops(self, number: int, image: Any) -> Any:
@@ -112,14 +113,9 @@ class FeaturePredictor:
         crops = [x[:, top : top + rows, left : left + columns] for top, left in corners]
         if self.crop == "10":
             crops += [crop[:, :, ::-1] for crop in crops]
-        batch = ops.stack(crops)
-        xp = array_module(batch)
-        mean, std = (
-            xp.asarray(np.array(values, batch.dtype)[:, None, None])
-            for values in (self.mean, self.std)
-        )
-        return (batch - mean) / std
+        return normalized(ops.stack(crops), self.mean, self.std)
 
+    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the model's output for each image, the mean over its crops.
 

@@ -192,6 +192,24 @@ def test_masks_are_resized_pasted_and_cropped():
     assert vision.paste_masks(cropped[:0], boxes[:0], (3, 4)).shape == (0, 3, 4)
 
 
+def test_masks_are_cropped_as_by_chainercv():
+    rng = np.random.default_rng(5)
+    mask = np.kron(rng.random((1, 5, 6)) > 0.3, np.ones((4, 5), bool))
+    low, size = rng.uniform(-6, 14, (12, 2)), 6
+    boxes = np.concatenate([low, low + rng.uniform(1, 14, (12, 2))], axis=1)
+    found = vision.crop_masks(mask, boxes, size, indices=np.zeros(12, int), chainer=True)
+    for box, ours in zip(boxes, found, strict=True):
+        half, centre = (box[2:] - box[:2]) / 2 * (size + 2) / size, (box[2:] + box[:2]) / 2
+        low, high = np.round(centre - half).astype(int), np.round(centre + half).astype(int)
+        padded = np.pad(mask[0], 40)[low[0] + 40 : high[0] + 40, low[1] + 40 : high[1] + 40]
+        ends = []
+        for length in padded.shape:
+            at = np.clip((np.arange(size + 2) + 0.5) * length / (size + 2) - 0.5, 0, length - 1)
+            ends.append((np.floor(at).astype(int), np.ceil(at).astype(int)))
+        whole = np.all([padded[np.ix_(y, x)] for y in ends[0] for x in ends[1]], axis=0)
+        np.testing.assert_array_equal(ours, whole[1:-1, 1:-1])
+
+
 def test_derivatives_agree_with_differences():
     rng = np.random.default_rng(3)
     a, b = boxes_of(rng, 3) + 0.1, boxes_of(rng, 3) + rng.uniform(0.01, 0.05, (3, 4))

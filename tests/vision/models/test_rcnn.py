@@ -8,7 +8,7 @@ import pytest
 import fdbr
 from fdbr import ops, tree, vision
 from fdbr.vision import models
-from fdbr.vision.models.region_features import levels_of, masks_in_boxes, pool_levels
+from fdbr.vision.models.region_features import levels_of, pool_levels
 
 SMALL = {
     "width": 2,
@@ -249,18 +249,6 @@ def test_features_of_levels_are_those_of_each_level_alone() -> None:
             np.testing.assert_allclose(
                 found[n][level[n] == i], want[level[n] == i], rtol=1e-4, atol=1e-4
             )
-
-
-def test_mask_targets_are_those_of_an_aligned_crop() -> None:
-    rng = np.random.default_rng(6)
-    masks = (rng.random((3, 50, 70)) > 0.5).astype(np.float32)
-    low = rng.uniform(0, 20, (6, 2))
-    boxes = np.concatenate([low, low + rng.uniform(1, 30, (6, 2))], axis=-1).astype(np.float32)
-    index = np.array([0, 1, 2, 2, 1, 0])
-    found = masks_in_boxes(masks, boxes, index, 7)
-    np.testing.assert_allclose(found, vision.crop_masks(masks, boxes, 7, indices=index), atol=1e-5)
-    whole = masks_in_boxes(np.ones((1, 50, 70), np.float32), boxes[:1], index[:1], 7, chainer=True)
-    assert (whole == 1).all()
 
 
 def test_layers_that_are_frozen_do_not_change() -> None:
