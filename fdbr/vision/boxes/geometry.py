@@ -9,6 +9,7 @@ from fdbr import ops
 from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.shape.creation import floating
 from fdbr.pytrees.dtypes import dtype_kind
@@ -98,7 +99,7 @@ def clip_boxes(boxes: Any, size: Sequence[int] | Any, *, box_format: str = "yxyx
     """
     boxes = checked_boxes("clip_boxes", "boxes", boxes)
     across_first = checked_format("clip_boxes", box_format)
-    size = ops.asarray(size)
+    size = beside(ops.asarray(size), boxes)
     if dtype_kind(boxes.dtype) in "iu":
         size = ops.minimum(size, np.iinfo(boxes.dtype).max)
     size = ops.astype(size, boxes.dtype, copy=False)

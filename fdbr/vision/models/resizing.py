@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
+from fdbr.ops.devices import beside
 from fdbr.vision.results import Truths
 
 __all__ = [
@@ -102,7 +102,7 @@ def resize_and_batch(
 
 
 def _channels(x: Any, values: Sequence[float]) -> Any:
-    return array_module(x).asarray(np.array(values, x.dtype)[:, None, None])
+    return beside(np.array(values, x.dtype)[:, None, None], x)
 
 
 def in_batch(truths: Truths, prepared: Prepared) -> Truths:
@@ -136,4 +136,4 @@ def _scaled(boxes: Any, factors: Any) -> Any:
     """Multiply boxes ``(N, …, 4)`` or points ``(N, …, 2)`` by each image's factors ``(N, 2)``."""
     factors = np.tile(np.asarray(factors, np.float32), boxes.shape[-1] // 2)
     shape = (len(factors), *(1,) * (boxes.ndim - 2), factors.shape[1])
-    return boxes * array_module(boxes).asarray(factors.reshape(shape))
+    return boxes * beside(factors.reshape(shape), boxes)
