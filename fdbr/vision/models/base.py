@@ -8,7 +8,7 @@ import optree
 
 from fdbr import ops
 from fdbr.compiler import jit
-from fdbr.core.array_modules import where_it_lies
+from fdbr.core.array_modules import on_device, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
@@ -44,7 +44,6 @@ class Detector(Network):
         """Return the ragged result of `detect` in pixels of the images that were given."""
         return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
-    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the objects in images.
 
@@ -70,10 +69,12 @@ class Detector(Network):
             a GPU are not checked, because that would wait for them.
         """
         images = checked_images(self, images)
-        prepared = self.prepare(images)
-        batch = prepared.batch if len(images) else beside(prepared.batch, _first_array(self))
-        found = (_jitted_detect if jit else type(self).detect)(self, batch, prepared.sizes)
-        return self.finish(found, prepared)
+        first = _first_array(self)
+        with on_device(first):
+            prepared = self.prepare(images)
+            batch = prepared.batch if len(images) else beside(prepared.batch, first)
+            found = (_jitted_detect if jit else type(self).detect)(self, batch, prepared.sizes)
+            return self.finish(found, prepared)
 
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
@@ -327,7 +328,7 @@ def checked_images(model: Any, images: Any, method: str = "predict") -> Sequence
 
 def _first_array(model: Any) -> Any:
     """Return the first parameter of a model; `None` if it has none."""
-    return next(optree.tree_iter(model, namespace=NAMESPACE), None)
+    return next(iter(optree.tree_iter(model, namespace=NAMESPACE)), None)
 
 
 def check_device(what: str, array: Any, other: Any, of: str) -> None:
