@@ -30,7 +30,7 @@ __all__ = [
     "Layout",
     "Rows",
     "choice",
-    "files_of",
+    "examples_of",
     "instances_of",
     "lines_of",
     "lookup",
@@ -156,14 +156,23 @@ class FromFiles:
             ) from error
 
 
-def files_of(
-    function: str, root: str, names: Sequence[str], parse: Any, *places: tuple[str, str]
-) -> FromFiles:
-    """A reader of the files that have an example's name, each in a folder, with a suffix."""
-    files = tuple(
-        tuple(os.path.join(folder, name + end) for name in names) for folder, end in places
-    )
-    return FromFiles(function, root, files, parse)
+def examples_of(
+    function: str,
+    root: str,
+    names: Sequence[str],
+    classes: Sequence[str],
+    fields: Mapping[Fields, tuple[Any, ...]],
+) -> Examples:
+    """A data set of files that have an example's name.
+
+    ``fields`` has for some fields their parser, and for each of its arguments the folder and the
+    suffix of the files.
+    """
+    readers = []
+    for keys, (parse, *places) in fields.items():
+        files = tuple(tuple(os.path.join(at, name + end) for name in names) for at, end in places)
+        readers.append((keys, FromFiles(function, root, files, parse)))
+    return Examples(function, tuple(readers), len(names), tuple(classes))
 
 
 @attrs.frozen(eq=False)

@@ -209,15 +209,11 @@ def online_products(folder: Folder, split: str = "train") -> Any:
         raise ValueError(f"{function}: {path} is damaged: {error}") from None
     columns = lock(np.array(classes, np.int32).reshape(-1, 2).T.copy())
     pictures = tuple(row[3] for row in rows)
-    return Examples(
-        function,
-        (
-            (("image",), FromFiles(function, root, (pictures,), read_picture)),
-            (("label", "super_label"), Rows(tuple(columns), None, path)),
-        ),
-        len(pictures),
-        (),
+    readers = (
+        (("image",), FromFiles(function, root, (pictures,), read_picture)),
+        (("label", "super_label"), Rows(tuple(columns), None, path)),
     )
+    return Examples(function, readers, len(pictures), ())
 
 
 # --- folders ------------------------------------------------------------------------
@@ -280,15 +276,11 @@ def label_folder(
     ]
     pictures = tuple(images.names[i] for i in kept)
     read = read_picture if color else _read_grey
-    return Examples(
-        function,
-        (
-            (("image",), FromFiles(function, images.root, (pictures,), read)),
-            (("label",), Rows((lock(labels[kept]),))),
-        ),
-        len(kept),
-        tuple(classes),
+    readers = (
+        (("image",), FromFiles(function, images.root, (pictures,), read)),
+        (("label",), Rows((lock(labels[kept]),))),
     )
+    return Examples(function, readers, len(kept), tuple(classes))
 
 
 def _read_grey(path: str) -> tuple[Any]:

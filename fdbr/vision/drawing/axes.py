@@ -212,23 +212,14 @@ def draw_instances(
 
     Parameters
     ----------
-    image
-        Shape ``(3, H, W)``, colours from 0 to 255; `None` draws masks alone.
+    image, labels, scores, names, sort_by_score, ax
+        As for `draw_boxes`.
     masks
         Shape ``(R, H, W)``, bool.
-    labels, scores
-        Shape ``(R,)``, or `None`.
-    names
-        The names of the classes; without them, labels are not written.
     colors
-        For each mask red, green and blue, from 0 to 255; if there are fewer, they are used again.
-        By default those of `label_colors` from 1.
+        As for `draw_boxes`; by default those of `label_colors` from 1.
     alpha
         How opaque masks are, from 0 to 1.
-    sort_by_score
-        Whether masks with higher scores are drawn in front of others; otherwise the last are.
-    ax
-        As for `draw_image`.
 
     Returns
     -------

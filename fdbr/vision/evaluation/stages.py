@@ -41,7 +41,6 @@ def _stage(
     every: Condition,
     prefix: str,
     name: str,
-    *,
     batch: int,
     jit: bool,
     label_names: Sequence[str] | None,
@@ -164,10 +163,8 @@ def evaluate_detection_voc(
     {'loss': 0.5, 'test/map': 1.0, 'test/ap/cat': 1.0}
     """
     measure = VOC(f"{_ROOM}.evaluate_detection_voc", "boxes", iou, eleven_points)
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -210,10 +207,8 @@ def evaluate_instances_voc(
     >>> stage = evaluate(lambda state: state[0], [{"image": ..., "masks": ..., "labels": ...}])
     """
     measure = VOC(f"{_ROOM}.evaluate_instances_voc", "masks", iou, eleven_points)
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -258,10 +253,8 @@ def evaluate_detection_coco(
     >>> stage = evaluate(lambda state: state[0], [{"image": ..., "boxes": ..., "labels": ...}])
     """
     measure = COCO(f"{_ROOM}.evaluate_detection_coco", "boxes")
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -304,10 +297,8 @@ def evaluate_instances_coco(
     >>> stage = evaluate(lambda state: state[0], [{"image": ..., "masks": ..., "labels": ...}])
     """
     measure = COCO(f"{_ROOM}.evaluate_instances_coco", "masks")
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -351,10 +342,8 @@ def evaluate_keypoints_coco(
     >>> stage = evaluate(lambda state: state[0], [{"image": ..., "points": ...}])
     """
     measure = COCO(f"{_ROOM}.evaluate_keypoints_coco", "points", sigmas=sigmas)
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -402,7 +391,5 @@ def evaluate_segmentation(
     {'test/miou': 0.25, 'test/pixel_accuracy': 0.5, 'test/mean_class_accuracy': 0.5}
     """
     measure = Segmentation(f"{_ROOM}.evaluate_segmentation")
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)

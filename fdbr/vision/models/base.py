@@ -1,6 +1,6 @@
 """The base classes of detectors and of segmenters."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -8,15 +8,15 @@ import optree
 
 from fdbr import ops
 from fdbr.compiler import jit
-from fdbr.core.array_modules import on_device, where_it_lies
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
-from fdbr.ops.devices import beside, device_of
+from fdbr.ops.devices import device_of
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.tree import frozen
 from fdbr.vision.models.resizing import Prepared, in_originals, normalized
-from fdbr.vision.results import unpad
+from fdbr.vision.results import Detections, unpad
 
 __all__ = ["Detector", "Prepared", "SegmentationLogits", "Segmenter", "resized"]
 
@@ -28,6 +28,9 @@ class Detector(Network):
 
     A subclass defines `prepare`, `detect` and `losses`.
     """
+
+    _result: ClassVar[Any] = Detections
+    _by_size: ClassVar[bool] = False  # whether only images of one size share a batch
 
     def prepare(self, images: Any) -> Prepared:
         """Return images as the input of the network."""
@@ -44,8 +47,13 @@ class Detector(Network):
         """Return the ragged result of `detect` in pixels of the images that were given."""
         return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
+    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the objects in images.
+
+        R-CNN with a pyramid, RetinaNet and FCOS extend images of different sizes to one, as in
+        torchvision, which changes what is found a little; the detectors that only ChainerCV has
+        take those of one size together, and others one after the other.
 
         Parameters
         ----------
@@ -69,12 +77,21 @@ class Detector(Network):
             a GPU are not checked, because that would wait for them.
         """
         images = checked_images(self, images)
-        first = _first_array(self)
-        with on_device(first):
+        if not len(images):
+            return self._result(*((),) * len(self._result._fields))
+        detect = _jitted_detect if jit else type(self).detect
+
+        def found_in(images: Any) -> Any:
             prepared = self.prepare(images)
-            batch = prepared.batch if len(images) else beside(prepared.batch, first)
-            found = (_jitted_detect if jit else type(self).detect)(self, batch, prepared.sizes)
-            return self.finish(found, prepared)
+            return self.finish(detect(self, prepared.batch, prepared.sizes), prepared)
+
+        if not self._by_size:
+            return found_in(images)
+        found: dict[int, Any] = {}
+        for members in _groups(images):
+            own = zip(*found_in([images[i] for i in members]), strict=True)
+            found |= zip(members, own, strict=True)
+        return self._result(*zip(*(found[i] for i in range(len(images))), strict=True))
 
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
@@ -160,11 +177,8 @@ class Segmenter(Network):
         """
         images = checked_images(self, images)
         network = _jitted_scores if jit else _scores
-        groups: dict[Any, list[int]] = {}
-        for i, image in enumerate(images):
-            groups.setdefault(tuple(image.shape), []).append(i)
         found: dict[int, Any] = {}
-        for members in groups.values():
+        for members in _groups(images):
             scores = self._scores_of([images[i] for i in members], network)
             found |= zip(members, ops.astype(ops.argmax(scores, axis=1), np.int32), strict=True)
         return tuple(found[i] for i in range(len(images)))
@@ -293,6 +307,14 @@ def _check_labels(where: str, label_maps: Any, classes: int) -> None:
     )
 
 
+def _groups(images: Any) -> Iterable[Sequence[int]]:
+    """Return the indices of the images of each size."""
+    groups: dict[Any, list[int]] = {}
+    for i, image in enumerate(images):
+        groups.setdefault(tuple(image.shape), []).append(i)
+    return groups.values()
+
+
 def _detect(model: Any, batch: Any, sizes: Any) -> Any:
     return model.detect(batch, sizes)
 
@@ -311,6 +333,8 @@ def checked_images(model: Any, images: Any, method: str = "predict") -> Sequence
     In `fdbr.jit`, what is checked of elements is a guard of the trace.
     """
     where = f"fdbr.vision.models.{type(model).__name__}.{method}"
+    if not hasattr(images, "__len__"):
+        raise TypeError(f"{where}: images must be a sequence of arrays, got {describe(images)}")
     array = _first_array(model)
     for i, image in enumerate(images):
         if getattr(image, "ndim", None) != 3 or image.shape[0] != 3 or 0 in image.shape:

@@ -119,6 +119,7 @@ class FCIS_ResNet101(RegionDetector):
 
     _mean: ClassVar[tuple[float, ...]] = (123.15, 115.9, 103.06)
     _masks: ClassVar[bool] = True
+    _result: ClassVar[Any] = Instances
     _defaults: ClassVar[dict[str, Any]] = {"pre_train": 6000, "post_train": 300}
 
     @classmethod
@@ -168,6 +169,13 @@ class FCIS_ResNet101(RegionDetector):
         )
         rpn = ProposalHead.build(of, hidden, 8 * width, 3 * len(chosen.anchor_sizes))
         return cls(body, rpn, head, classes, chosen)
+
+    def prepare(self, images: Any) -> Prepared:
+        """Return images as `RegionDetector.prepare`, of four pixels a side at least."""
+        prepared = super().prepare(images)
+        # Chainer's first pooling has windows of three elements.
+        pads = [(0, max(4 - n, 0)) for n in prepared.batch.shape[2:]]
+        return prepared._replace(batch=ops.pad(prepared.batch, ((0, 0), (0, 0), *pads)))
 
     def _features(self, of: Any, batch: Any) -> tuple[Any, Any]:
         proposing, features = of.extractor(batch)
@@ -248,7 +256,7 @@ class FCIS_ResNet101(RegionDetector):
                 strict=True,
             )
         ]
-        return Instances(*(tuple(part) for part in zip(*voted, strict=True))) if voted else _NONE
+        return Instances(*(tuple(part) for part in zip(*voted, strict=True)))
 
     def _region_losses(
         self, key: Any, features: Any, boxes: Any, real: Any, truths: Truths
@@ -296,9 +304,6 @@ class FCIS_ResNet101(RegionDetector):
         entropy = ops.where(is_positive, ops.mean(entropy, axis=(2, 3)), 0)
         count = ops.maximum(ops.sum(ops.astype(chosen, np.float32)), 1)
         return {**found, "loss_mask": 10 * ops.sum(entropy) / count}
-
-
-_NONE = Instances((), (), (), ())
 
 
 def instance_masks(targets: RegionTargets, masks: Any) -> Any:

@@ -152,6 +152,7 @@ class RegionDetector(Detector):
     classes: int
     settings: SingleMapSettings
 
+    _by_size: ClassVar[bool] = True  # ChainerCV predicts images one after the other
     _mean: ClassVar[tuple[float, ...]] = (122.7717, 115.9465, 102.9801)
     _defaults: ClassVar[dict[str, Any]] = {}
 

@@ -760,6 +760,7 @@ class MaskRCNN_ResNet50_FPN(FasterRCNN):
     """
 
     _needs: ClassVar[tuple[str, ...]] = ("masks",)
+    _result: ClassVar[Any] = Instances
 
     @classmethod
     def _further_heads(
@@ -846,6 +847,7 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
 
     _further_settings: ClassVar[tuple[str, ...]] = ("num_keypoints",)
     _needs: ClassVar[tuple[str, ...]] = ("points", "visible")
+    _result: ClassVar[Any] = Keypoints
 
     @classmethod
     def _further_heads(

@@ -88,15 +88,15 @@ def resize_and_batch(
             x = ops.interpolate(x[None], size=size, mode="bilinear")[0]
         resized.append(x if std is not None else x - _channels(x, mean))
         sizes.append((height * scale, width * scale) if chainer else size)
-    most = [max((x.shape[axis] for x in resized), default=0) for axis in (1, 2)]
+    most = [max(x.shape[axis] for x in resized) for axis in (1, 2)]
     height, width = (math.ceil(n / size_divisible) * size_divisible for n in most)
     batch = [
         ops.pad(x, ((0, 0), (0, height - x.shape[1]), (0, width - x.shape[2]))) for x in resized
     ]
-    originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
+    originals = np.array([image.shape[1:] for image in images], np.int32)
     return Prepared(
-        ops.stack(batch) if batch else np.zeros((0, 3, height, width), np.float32),
-        np.array(sizes, np.float32 if chainer else np.int32).reshape(-1, 2),
+        ops.stack(batch),
+        np.array(sizes, np.float32 if chainer else np.int32),
         originals,
     )
 

@@ -150,7 +150,7 @@ def _checked_boxes(where: str, boxes: Any, labels: Any) -> None:
 
 
 def _checked_points(where: str, truths: Truths) -> None:
-    proper = np.isfinite(truths.points).all(axis=-1) | ~np.asarray(truths.visible, bool)
+    proper = np.isfinite(truths.points).all(axis=-1) | (truths.visible == 0)
     wrong = np.argwhere(~proper & (truths.labels != PADDING)[:, :, None])
     if len(wrong):
         i, j, k = wrong[0]

@@ -418,7 +418,9 @@ class YOLO(Detector):
         return ops.concat((centres - halves, centres + halves), axis=-1)
 
     @where_it_lies
-    def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
+    def losses(
+        self, images: Any, truths: Any, *, key: Any, prior_weight: Any = 0
+    ) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
         Boxes are assigned as in `yolo_targets`.  The losses are sums over predictions, divided by
@@ -428,6 +430,11 @@ class YOLO(Detector):
         ----------
         images, truths, key
             As for `Detector.losses`; the key is not used.
+        prior_weight
+            The weight in ``loc_loss`` of predictions that no object is assigned to, whose boxes
+            then stay near the centres of their cells and their anchors.  With the number of images
+            seen before, Darknet's weight for `YOLOv2` is ``ops.where(seen < 12800, 0.01, 0)``; for
+            `YOLOv3` it is 0.
 
         Returns
         -------
@@ -456,10 +463,18 @@ class YOLO(Detector):
             classes=self.classes,
             ignore_threshold=self._ignore_threshold,
         )
-        return self.target_losses(locs, objs, confs, truths, targets), successor
+        losses = self.target_losses(locs, objs, confs, truths, targets, prior_weight=prior_weight)
+        return losses, successor
 
     def target_losses(
-        self, locs: Any, objs: Any, confs: Any, truths: Truths, targets: YOLOTargets
+        self,
+        locs: Any,
+        objs: Any,
+        confs: Any,
+        truths: Truths,
+        targets: YOLOTargets,
+        *,
+        prior_weight: Any = 0,
     ) -> dict[str, Any]:
         """Return the losses of outputs for given targets.
 
@@ -471,26 +486,29 @@ class YOLO(Detector):
             The padded objects in pixels of the batch.
         targets
             Which predictions must find them.
+        prior_weight
+            As for `losses`.
         """
         grid = self._grid_beside(locs)
         assigned = targets.truths >= 0
         indices = ops.maximum(targets.truths, 0)
         corners = ops.broadcast_to(indices[..., None], (*indices.shape, 4))
         own = ops.take_along_axis(truths.boxes, corners, axis=1)
-        own = ops.where(assigned[..., None], own, beside(np.array([0, 0, 1, 1], np.float32), own))
+        own = ops.where(assigned[..., None], own, self.boxes(ops.zeros_like(locs)))
         extents = own[..., 2:] - own[..., :2]
         centres = (own[..., :2] + own[..., 2:]) / (2 * grid.steps[:, None]) - grid.cells
         share = extents[..., 0] * extents[..., 1] / self.size**2
         shapes = ops.square(locs[..., 2:] - ops.log(extents / grid.priors)) / 2
         positions = self._position_losses(locs[..., :2], centres)
-        loc = (2 - share) * ops.sum(positions + shapes, axis=-1)
+        other = ops.astype(ops.asarray(prior_weight), locs.dtype)
+        weights = ops.where(assigned, 2 - share, other)
         overlaps = _overlaps(stop_gradient(self.boxes(locs)), own)
         obj = self._object_losses(objs, overlaps, assigned, targets.ignored)
         labels = ops.take_along_axis(truths.labels, indices, axis=1)
         conf = self._class_losses(confs, labels, targets.classes)
         count = max(locs.shape[0], 1)
         return {
-            "loc_loss": ops.sum(ops.where(assigned, loc, 0)) / count,
+            "loc_loss": ops.sum(weights[..., None] * (positions + shapes)) / count,
             "obj_loss": ops.sum(obj) / count,
             "conf_loss": ops.sum(ops.where(assigned, conf, 0)) / count,
         }
