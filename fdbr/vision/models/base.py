@@ -354,7 +354,7 @@ def checked_images(
 
 def _first_array(model: Any) -> Any:
     """Return the first parameter of a model; `None` if it has none."""
-    return next(optree.tree_iter(model, namespace=NAMESPACE), None)
+    return next(iter(optree.tree_iter(model, namespace=NAMESPACE)), None)
 
 
 def check_device(what: str, array: Any, other: Any, of: str) -> None:

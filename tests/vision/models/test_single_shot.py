@@ -111,28 +111,6 @@ def test_padding_of_truths_does_not_change_losses(model):
         np.testing.assert_allclose(found[name], loss, rtol=1e-6)
 
 
-def test_wrong_truths_are_refused_with_the_index_of_the_image(model):
-    def losses(boxes, labels):
-        model.losses(pictures(), vision.Truths(boxes, labels), key=None)
-
-    fine, none = np.array([[1, 2, 9, 9]], "f4"), np.zeros((0, 4), "f4")
-    one, empty = np.array([0], "i4"), np.zeros(0, "i4")
-    with pytest.raises(ValueError, match=r"losses: boxes of image 1 must be .* y_min < y_max"):
-        losses((none, fine[:, [2, 1, 0, 3]]), (empty, one))
-    with pytest.raises(ValueError, match="boxes of image 1 must be finite"):
-        losses((none, fine * np.nan), (empty, one))
-    with pytest.raises(ValueError, match="labels of image 0 must be from 0 to 2, got 3 at 0"):
-        losses((fine, none), (one + 3, empty))
-    with pytest.raises(ValueError, match="labels of image 0 must be from 0"):
-        losses((fine, none), (one - 2, empty))
-    with pytest.raises(TypeError, match="labels must be integers"):
-        losses((fine, none), (one * 1.0, empty * 1.0))
-    with pytest.raises(ValueError, match="boxes must have the shape"):
-        losses(np.zeros((2, 3, 4), "f4"), np.zeros((2, 2), "i4"))
-    with pytest.raises(ValueError, match=r"image 0 must have the shape \(3, H, W\)"):
-        model.predict([np.zeros((1, 5, 5), "f4")])
-
-
 # --- the mathematics, written for one image in NumPy --------------------------------------
 
 
