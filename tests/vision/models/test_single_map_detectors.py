@@ -387,7 +387,7 @@ def test_anchor_targets_are_those_of_a_loop(seed):
     anchors = np.float32(plain_anchors((4, 4)))
     low = rng.uniform(0, 40, (3, 2))
     boxes = np.float32(np.concatenate([low, low + rng.uniform(8, 24, (3, 2))], axis=1))
-    inside = ((anchors[:, :2] >= 0) & (anchors[:, 2:] < 64)).all(axis=1)
+    inside = ((anchors[:, :2] >= 0) & (anchors[:, 2:] <= 64)).all(axis=1)
     overlaps = np.array([[plain.iou(a, b) for b in boxes] for a in anchors])
     overlaps[~inside] = -1
     largest = overlaps.max(axis=1)
