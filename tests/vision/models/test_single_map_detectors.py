@@ -536,6 +536,14 @@ def test_ragged_truths_have_the_losses_of_padded_ones(cls, settings):
 
 
 @pytest.mark.parametrize(("cls", "settings"), ALL)
+def test_each_prediction_has_an_anchor_in_batches_of_any_height(cls, settings):
+    model = model_of(cls, settings)
+    for height in range(31, 36):  # rounded in several forms by the layers
+        features, codes, _ = model(np.zeros((1, 3, height, 48), np.float32))
+        assert model.anchors(features).shape == codes.shape[1:]
+
+
+@pytest.mark.parametrize(("cls", "settings"), ALL)
 def test_prediction_is_equal_in_jit(cls, settings):
     model = model_of(cls, settings)
     found, jitted = model.predict(images()), model.predict(images(), jit=True)
