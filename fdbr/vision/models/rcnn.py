@@ -672,7 +672,7 @@ class FasterRCNN(Detector):
             key,
             anchors,
             truths,
-            sizes=sizes if self.chainer else None,
+            sizes=_below(sizes) if self.chainer else None,
             high=s.rpn_fg_iou_thresh,
             low=s.rpn_bg_iou_thresh,
             count=s.rpn_batch_size_per_image,
@@ -706,6 +706,14 @@ class FasterRCNN(Detector):
         s = self.settings
         most = int(s.box_batch_size_per_image * s.box_positive_fraction)
         return self._pool(levels, targets.boxes[:, :most], 14)
+
+
+def _below(sizes: Any) -> Any:
+    """Return the next smaller numbers.
+
+    ChainerCV's pyramids ignore anchors that touch the border; its single maps do not.
+    """
+    return np.nextafter(np.asarray(to_numpy(sizes), np.float32), np.float32(0))
 
 
 @functools.lru_cache(maxsize=64)

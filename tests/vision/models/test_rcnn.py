@@ -318,3 +318,14 @@ def test_unknown_settings_and_wrong_sizes_raise() -> None:
         models.FasterRCNN_ResNet50_FPN.init(fdbr.random.key(0), 0)
     with pytest.raises(ValueError, match="image 1 must have the shape"):
         model().predict([np.zeros((3, 8, 8)), np.zeros((1, 8, 8))])
+
+
+def test_anchors_that_touch_the_border_are_ignored_in_pyramids_of_chainer() -> None:
+    anchors = np.array([[0, 0, 8, 8], [0, 8, 8, 15.5], [0, 8, 8, 16]], np.float32)
+    truths = vision.Truths(anchors[None, :1], np.array([[0]]))
+    key, sizes = fdbr.random.key(0), np.array([[9, 16]])
+    found = model(chainer=True).anchor_targets(key, anchors, truths, sizes)
+    index, _, chosen = found.sample
+    assert set(index[chosen]) == {0, 1}
+    index, _, chosen = models.anchor_targets(key, anchors, truths, sizes=sizes).sample
+    assert set(index[chosen]) == {0, 1, 2}
