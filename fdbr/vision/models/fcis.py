@@ -177,6 +177,10 @@ class FCIS_ResNet101(RegionDetector):
         pads = [(0, max(4 - n, 0)) for n in prepared.batch.shape[2:]]
         return prepared._replace(batch=ops.pad(prepared.batch, ((0, 0), (0, 0), *pads)))
 
+    def _rows(self, height: int) -> int:
+        rows = -(-((height + 1) // 2 - 3) // 2) + 1  # Chainer's first pooling is not padded
+        return -(-rows // 4)
+
     def _features(self, of: Any, batch: Any) -> tuple[Any, Any]:
         proposing, features = of.extractor(batch)
         return proposing, of.head(features)

@@ -191,9 +191,13 @@ class RegionDetector(Detector):
         """Return that many anchors, on the grid of a batch."""
         base = base_anchors(self.settings.anchor_sizes, (0.5, 1, 2), chainer=True)
         elements = count // len(base)
-        height = -(-batch.shape[2] // STRIDE)
+        height = self._rows(batch.shape[2])
         grid = (height, elements // height)
         return beside(grid_anchors(grid, STRIDE, base), batch)
+
+    def _rows(self, height: int) -> int:
+        """Return the rows of the feature map of a batch of that height."""
+        return -(-height // STRIDE)
 
     def propose(self, codes: Any, logits: Any, anchors: Any, sizes: Any, mode: str) -> Any:
         """Return proposals by `propose_boxes`, in the mode ``"train"`` or ``"test"``."""

@@ -568,3 +568,15 @@ def test_regions_before_the_first_stage_are_not_trained():
     grads = fdbr.grad(lambda body: ops.sum(body(x)[1]))(model.extractor)
     assert not grads.conv1.weight.any()
     assert grads.layer2.layers[0].conv1.weight.any()
+
+
+@pytest.mark.parametrize(("cls", "settings"), ALL)
+def test_anchors_lie_on_the_grid_of_the_feature_map(cls, settings):
+    model = model_of(cls, settings)
+    for height in (17, 32, 33, 34, 49, 50, 51, 63):
+        batch = np.zeros((1, 3, height, 40), np.float32)
+        proposing, _ = model._features(model, batch)
+        rows, columns = proposing.shape[2:]
+        anchors = model.anchors(9 * rows * columns, batch).reshape(rows, columns, 9, 4)
+        np.testing.assert_array_equal(anchors[:, :1] - anchors[:1, :1], anchors - anchors[:1])
+        np.testing.assert_array_equal(anchors[-1, 0, :, 0] - anchors[0, 0, :, 0], 16 * (rows - 1))
