@@ -500,7 +500,7 @@ class YOLO(Detector):
         share = extents[..., 0] * extents[..., 1] / self.size**2
         shapes = ops.square(locs[..., 2:] - ops.log(extents / grid.priors)) / 2
         positions = self._position_losses(locs[..., :2], centres)
-        other = ops.astype(ops.asarray(prior_weight), locs.dtype)
+        other = ops.astype(beside(ops.asarray(prior_weight), locs), locs.dtype)
         weights = ops.where(assigned, 2 - share, other)
         overlaps = _overlaps(stop_gradient(self.boxes(locs)), own)
         obj = self._object_losses(objs, overlaps, assigned, targets.ignored)
