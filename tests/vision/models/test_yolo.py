@@ -315,6 +315,7 @@ def test_truths_that_are_not_proper_are_named_with_their_image():
     wrong[2, 0] = np.nan
     refused("boxes of image 2 must be finite", boxes=wrong)
     refused("labels of image 0 must be from 0 to 2, got 3 at 0", labels=labels + 3)
+    refused("labels of image 0 must be from 0 to 2, got -2 at 0", labels=labels * 0 - 2)
     refused("labels must be integers, got float32", TypeError, labels=labels.astype("f"))
     refused("boxes must be floating", TypeError, boxes=boxes.astype(int))
     refused("labels for each of the 3 images", boxes=boxes[:2], labels=labels[:2])
