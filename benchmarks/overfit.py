@@ -73,7 +73,7 @@ def pictures(count: int, size: int = 96, seed: int = 0) -> tuple[Any, vision.Tru
     for image in images:
         boxes, labels, masks = [], [], []
         for side in (0, 1)[: rng.integers(1, 3)]:
-            half = int(rng.integers(size * 11 // 96, size * 22 // 96))
+            half = int(rng.integers(size // 6, size // 4))
             cy = int(rng.integers(half, size - half))
             cx = int(rng.integers(half, size // 2 - half + 1)) + side * size // 2
             label = int(rng.integers(CLASSES))
@@ -115,10 +115,14 @@ def measures(model: Any, images: Any, truths: vision.Truths) -> dict[str, float]
 def overfit(name: str, seconds: float, rate: float = 2e-3) -> None:
     """Train a model, and print its figures after every fifty steps."""
     images, truths = pictures(PICTURES)
+    seen = images
     family = getattr(vision.models, name)
     segments = issubclass(family, vision.models.Segmenter)
     model = family.init(fdbr.random.key(0), CLASSES + segments, **MODELS[name])
-    aims = (label_maps(truths),) if segments else vision.pad(truths)
+    aims: tuple[Any, ...] = vision.pad(truths)
+    if segments:  # with mirror images, since PSPNet predicts the mean of both
+        aims = (np.concatenate([maps := label_maps(truths), maps[:, :, ::-1]]),)
+        seen = np.concatenate([images, images[:, :, :, ::-1]])
     optimizer = optim.chain(optim.clip_by_global_norm(10.0), optim.adam(rate))
 
     def loss(model: Any, images: Any, aims: Any, key: Any) -> Any:
@@ -140,9 +144,9 @@ def overfit(name: str, seconds: float, rate: float = 2e-3) -> None:
     while min(figures.values()) < ENOUGH and spent < seconds:
         for _ in range(50):
             steps += 1
-            some = rng.permutation(PICTURES)[: PICTURES // 2]
+            some = rng.permutation(len(seen))[: PICTURES // 2]
             part = tuple(None if field is None else field[some] for field in aims)
-            model, state, losses = step(model, state, images[some], part, fdbr.random.key(steps))
+            model, state, losses = step(model, state, seen[some], part, fdbr.random.key(steps))
         figures = measures(model, images, truths)
         spent = time.perf_counter() - began[0]
         cpu = time.process_time() - began[1]

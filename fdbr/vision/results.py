@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, on_device
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops.devices import to_device
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["Detections", "Instances", "Keypoints", "Truths", "pad", "unpad"]
@@ -175,9 +176,10 @@ def _padded(arrays: Any, count: int, fill: int) -> Any:
     dtype = xp.result_type(*([a.dtype for a in arrays if a.size] or [arrays[0].dtype]))
     if fill < 0 and dtype_kind(dtype) == "u":
         dtype = np.dtype(np.int32)
-    out = xp.full((len(arrays), count, *shape), fill, dtype=dtype)
-    for i, array in enumerate(arrays):
-        out[(i, *map(slice, array.shape))] = array
+    with on_device(*arrays):
+        out = xp.full((len(arrays), count, *shape), fill, dtype=dtype)
+        for i, array in enumerate(arrays):
+            out[(i, *map(slice, array.shape))] = array
     return out
 
 
@@ -213,7 +215,7 @@ def unpad(padded: Any) -> Any:
             "fdbr.vision.unpad: labels must have the axes image and object, got "
             f"{describe(padded.labels)}"
         )
-    kept = [ops.nonzero(row >= 0)[0] for row in labels]
+    kept = [ops.nonzero(row >= 0)[0] for row in to_device(labels, "cpu")]  # one wait for a GPU
     return type(padded)(
         *(
             None

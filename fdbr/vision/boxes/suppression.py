@@ -9,6 +9,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
+from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import is_short
 from fdbr.ops.nn.suppression import suppress
 from fdbr.ops.shape.creation import floating
@@ -90,7 +91,7 @@ def nms(
         raise TypeError(f"fdbr.vision.nms: scores must be real numbers, got {describe(scores)}")
     if labels is None:
         labels = array_module(scores).zeros(scores.shape, dtype="int32")
-    labels = ops.asarray(labels)
+    labels = beside(ops.asarray(labels), boxes)
     if dtype_kind(labels.dtype) not in "iu":
         raise TypeError(f"fdbr.vision.nms: labels must be integers, got {describe(labels)}")
     shape = tuple(boxes.shape[:-1])

@@ -106,7 +106,11 @@ def _columns(measure: Measure, side: str, names: tuple[str, ...], values: Any) -
             f"tuple with the fields {', '.join(names)}, got {describe(values)}"
             + (f" of {len(values)}" if isinstance(values, tuple | list) else "")
         )
-    columns = {name: column for name, column in columns.items() if column is not None}
+    columns = {
+        name: to_numpy(column) if hasattr(column, "ndim") else column  # padded: moved at once
+        for name, column in columns.items()
+        if column is not None
+    }
     for name, column in columns.items():
         if not isinstance(column, Iterable):
             raise TypeError(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops, random
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
@@ -14,6 +15,7 @@ from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.normalization.layers import GroupNorm
 from fdbr.nn.sequential import Sequential
+from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import (
@@ -264,11 +266,14 @@ class DenseDetector(Detector):
         """Return the outputs of the head and the anchors of each level."""
         maps = of.backbone(batch)
         anchors = [
-            grid_anchors(
-                x.shape[2:],
-                [whole // part for whole, part in zip(batch.shape[2:], x.shape[2:], strict=True)],
-                base_anchors(sizes, self._ratios),
-            ).astype(batch.dtype)
+            beside(
+                grid_anchors(
+                    x.shape[2:],
+                    [n // part for n, part in zip(batch.shape[2:], x.shape[2:], strict=True)],
+                    base_anchors(sizes, self._ratios),
+                ).astype(batch.dtype),
+                x,
+            )
             for x, sizes in zip(maps, self._sizes, strict=True)
         ]
         return [
@@ -299,6 +304,7 @@ class DenseDetector(Detector):
         boxes, scores, labels = (ops.concat(parts, axis=1) for parts in zip(*found, strict=True))
         return chosen(boxes, scores, labels, threshold=self.nms_threshold, count=self.detections)
 
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
@@ -319,7 +325,7 @@ class DenseDetector(Detector):
         """
         classes = self.head.classification_head.cls_logits.weight.shape[0]
         classes //= len(self._ratios) * len(self._sizes[0])
-        truths = padded_truths(type(self).__name__, images, truths, classes)
+        truths = padded_truths(self, images, truths, classes)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (levels, anchors), successor = self._trained(key, prepared.batch)
@@ -343,6 +349,7 @@ class DenseDetector(Detector):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def retinanet_losses(
     logits: Any,
     codes: Any,
@@ -405,7 +412,9 @@ def retinanet_losses(
 
 def _one_hot(labels: Any, logits: Any) -> Any:
     """Return 1 for the class of each anchor's object, and 0 elsewhere."""
-    return ops.astype(labels[..., None] == np.arange(logits.shape[-1]), logits.dtype)
+    return ops.astype(
+        labels[..., None] == array_module(labels).arange(logits.shape[-1]), logits.dtype
+    )
 
 
 @public("fdbr.vision.models")
@@ -459,6 +468,7 @@ class RetinaNet_ResNet50_FPN_V2(RetinaNet_ResNet50_FPN):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def match_points(boxes: Any, labels: Any, anchors: Sequence[Any], *, radius: float = 1.5) -> Any:
     """Return which object each element of a feature pyramid is to find, as FCOS does.
 
@@ -514,6 +524,7 @@ def match_points(boxes: Any, labels: Any, anchors: Sequence[Any], *, radius: flo
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def fcos_losses(
     logits: Any, codes: Any, centernesses: Any, anchors: Any, boxes: Any, labels: Any
 ) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.compiler import jit as compiled
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.public import public
 from fdbr.tree import frozen, static
 from fdbr.vision.models.base import checked_images
@@ -77,7 +78,7 @@ class FeaturePredictor:
         images
             As for `Detector.predict`.
         """
-        images = checked_images("FeaturePredictor", images)
+        images = checked_images(self, images)
         return ops.concat([self._crops(i, image) for i, image in enumerate(images)])
 
     def _crops(self, number: int, image: Any) -> Any:
@@ -107,6 +108,7 @@ class FeaturePredictor:
             crops += [crop[:, :, ::-1] for crop in crops]
         return normalized(ops.stack(crops), self.mean, self.std)
 
+    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the model's output for each image, the mean over its crops.
 

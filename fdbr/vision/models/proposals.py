@@ -5,14 +5,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import where_it_lies
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder
+from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen
 from fdbr.vision.boxes import base_anchors, clip_boxes, decode_boxes, grid_anchors, nms
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.region_losses import (
     RegionTargets,
     anchor_losses,
@@ -151,6 +152,7 @@ class RegionDetector(Detector):
     classes: int
     settings: SingleMapSettings
 
+    _by_size: ClassVar[bool] = True  # ChainerCV predicts images one after the other
     _mean: ClassVar[tuple[float, ...]] = (122.7717, 115.9465, 102.9801)
     _defaults: ClassVar[dict[str, Any]] = {}
 
@@ -191,7 +193,7 @@ class RegionDetector(Detector):
         elements = count // len(base)
         height = -(-batch.shape[2] // STRIDE)
         grid = (height, elements // height)
-        return array_module(batch).asarray(grid_anchors(grid, STRIDE, base))
+        return beside(grid_anchors(grid, STRIDE, base), batch)
 
     def propose(self, codes: Any, logits: Any, anchors: Any, sizes: Any, mode: str) -> Any:
         """Return proposals by `propose_boxes`, in the mode ``"train"`` or ``"test"``."""
@@ -230,6 +232,7 @@ class RegionDetector(Detector):
         shape = (n, count, self.classes + 1)
         return ops.reshape(codes, (*shape, 4)), ops.reshape(scores, shape)
 
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
@@ -251,9 +254,8 @@ class RegionDetector(Detector):
         ValueError, TypeError
             If an image or an object is not proper; the message has the index of the image.
         """
-        name = type(self).__name__
         needs = ("masks",) if self._masks else ()
-        truths = padded_truths(name, images, truths, self.classes, needs=needs)
+        truths = padded_truths(self, images, truths, self.classes, needs=needs)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         first, second, third = random.split(key, 3)
@@ -287,4 +289,4 @@ def flat_regions(boxes: Any) -> tuple[Any, Any]:
     """Return the boxes of all images as rows, and the index of each one's image."""
     n, count, _ = boxes.shape
     index = np.repeat(np.arange(n, dtype=np.int32), count)
-    return ops.reshape(boxes, (n * count, 4)), array_module(boxes).asarray(index)
+    return ops.reshape(boxes, (n * count, 4)), beside(index, boxes)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core.array_modules import array_module, to_numpy
+from fdbr.core.array_modules import array_module, to_numpy, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv, ConvTranspose
@@ -628,6 +628,7 @@ class FasterRCNN(Detector):
 
     # --- training
 
+    @where_it_lies
     def losses(self, images: Any, truths: Truths, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by torchvision's names, and the model.
 
@@ -646,8 +647,7 @@ class FasterRCNN(Detector):
             follows, since normalisations are frozen.
         """
         classes = self.roi_heads.box_predictor.cls_score.weight.shape[0] - 1
-        name = type(self).__name__
-        truths = padded_truths(name, images, truths, classes, needs=self._needs)
+        truths = padded_truths(self, images, truths, classes, needs=self._needs)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         levels = self.backbone(prepared.batch)
@@ -760,6 +760,7 @@ class MaskRCNN_ResNet50_FPN(FasterRCNN):
     """
 
     _needs: ClassVar[tuple[str, ...]] = ("masks",)
+    _result: ClassVar[Any] = Instances
 
     @classmethod
     def _further_heads(
@@ -846,6 +847,7 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
 
     _further_settings: ClassVar[tuple[str, ...]] = ("num_keypoints",)
     _needs: ClassVar[tuple[str, ...]] = ("points", "visible")
+    _result: ClassVar[Any] = Keypoints
 
     @classmethod
     def _further_heads(
@@ -889,7 +891,7 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
         ragged = unpad(found)
         points, scores = [], []
         for maps, boxes in zip(ragged.points, ragged.boxes, strict=True):
-            each = [points_of(m, b) for m, b in zip(maps, boxes, strict=True)]
+            each = [points_of(m, b) for m, b in zip(maps, to_numpy(boxes), strict=True)]
             xp, count = array_module(boxes), maps.shape[1]
             points.append(
                 ops.stack([p for p, _ in each])
@@ -917,8 +919,11 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
 
 
 def points_of(maps: Any, box: Any) -> tuple[Any, Any]:
-    """Return the points ``(K, 2)`` of the maxima of maps ``(K, S, S)`` of a box, and these."""
-    low, high = np.float32(to_numpy(box[:2])), np.float32(to_numpy(box[2:]))
+    """Return the points ``(K, 2)`` of the maxima of maps ``(K, S, S)`` of a box, and these.
+
+    The box lies in host memory, because its size is that of an array.
+    """
+    low, high = np.float32(box[:2]), np.float32(box[2:])
     sides = np.maximum(high - low, np.float32(1))
     size = tuple(int(n) for n in np.ceil(sides))
     resized = ops.interpolate(maps[:, None], size=size, mode="bicubic")[:, 0]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
+from fdbr.ops.devices import beside
 from fdbr.vision.results import Truths
 
 __all__ = [
@@ -88,21 +88,21 @@ def resize_and_batch(
             x = ops.interpolate(x[None], size=size, mode="bilinear")[0]
         resized.append(x if std is not None else x - _channels(x, mean))
         sizes.append((height * scale, width * scale) if chainer else size)
-    most = [max((x.shape[axis] for x in resized), default=0) for axis in (1, 2)]
+    most = [max(x.shape[axis] for x in resized) for axis in (1, 2)]
     height, width = (math.ceil(n / size_divisible) * size_divisible for n in most)
     batch = [
         ops.pad(x, ((0, 0), (0, height - x.shape[1]), (0, width - x.shape[2]))) for x in resized
     ]
-    originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
+    originals = np.array([image.shape[1:] for image in images], np.int32)
     return Prepared(
-        ops.stack(batch) if batch else np.zeros((0, 3, height, width), np.float32),
-        np.array(sizes, np.float32 if chainer else np.int32).reshape(-1, 2),
+        ops.stack(batch),
+        np.array(sizes, np.float32 if chainer else np.int32),
         originals,
     )
 
 
 def _channels(x: Any, values: Sequence[float]) -> Any:
-    return array_module(x).asarray(np.array(values, x.dtype)[:, None, None])
+    return beside(np.array(values, x.dtype)[:, None, None], x)
 
 
 def in_batch(truths: Truths, prepared: Prepared) -> Truths:
@@ -136,4 +136,4 @@ def _scaled(boxes: Any, factors: Any) -> Any:
     """Multiply boxes ``(N, …, 4)`` or points ``(N, …, 2)`` by each image's factors ``(N, 2)``."""
     factors = np.tile(np.asarray(factors, np.float32), boxes.shape[-1] // 2)
     shape = (len(factors), *(1,) * (boxes.ndim - 2), factors.shape[1])
-    return boxes * array_module(boxes).asarray(factors.reshape(shape))
+    return boxes * beside(factors.reshape(shape), boxes)

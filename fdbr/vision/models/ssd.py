@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops, random, tree
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
@@ -16,6 +17,7 @@ from fdbr.nn.models.mobilenet import InvertedResidual, MobileNet_V3_Large, eight
 from fdbr.nn.models.network import Network
 from fdbr.nn.pooling.dimensions import MaxPool2d
 from fdbr.nn.sequential import Sequential
+from fdbr.ops.devices import beside
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import clip_boxes, decode_boxes, default_boxes, encode_boxes
 from fdbr.vision.models.base import Detector, Prepared
@@ -250,6 +252,7 @@ class SSD(Detector):
             steps=self.steps,
             clip=not self.chainer,
         ).astype(codes.dtype)
+        anchors = beside(anchors, codes)
         return logits, codes if self.chainer else ops.take(codes, SWAPPED, axis=-1), anchors
 
     def prepare(self, images: Any) -> Prepared:
@@ -274,7 +277,8 @@ class SSD(Detector):
             boxes = clip_boxes(boxes, (self.size, self.size))
         scores = ops.swapaxes(ops.softmax(logits, axis=-1)[..., 1:], 1, 2)
         scores, index, fits = best_candidates(scores, self.candidates, self.score_threshold)
-        labels = ops.where(fits, np.arange(scores.shape[1], dtype=np.int32)[:, None], -1)
+        classes = array_module(scores).arange(scores.shape[1], dtype=np.int32)
+        labels = ops.where(fits, classes[:, None], -1)
         scores, index, labels = (
             ops.reshape(part, (len(batch), -1)) for part in (scores, index, labels)
         )
@@ -288,6 +292,7 @@ class SSD(Detector):
             chainer=self.chainer,
         )
 
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
@@ -307,7 +312,7 @@ class SSD(Detector):
             If images or truths are invalid; the message has the index of the image.
         """
         classes = self.head.classification_head.columns - 1
-        truths = padded_truths(type(self).__name__, images, truths, classes)
+        truths = padded_truths(self, images, truths, classes)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (logits, codes, anchors), successor = self._trained(key, prepared.batch)

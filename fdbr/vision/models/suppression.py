@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
+from fdbr.ops.devices import beside
 from fdbr.vision.boxes import nms
 from fdbr.vision.results import PADDING, Detections
 
@@ -41,7 +42,7 @@ def best_objects(
         boxes = ops.broadcast_to(boxes[:, :, None], (n, k, c, 4))
     boxes = ops.reshape(boxes, (n, k * c, 4))
     scores = ops.reshape(scores, (n, k * c))
-    labels = np.tile(np.arange(c, dtype=np.int32), (n, k))
+    labels = beside(np.tile(np.arange(c, dtype=np.int32), (n, k)), scores)
     certain = ops.where(scores > score_threshold, scores, -np.inf)
     kept = nms(boxes, certain, nms_threshold, labels=labels, limit=limit, chainer=True)
     found, indices = kept >= 0, ops.maximum(kept, 0)

@@ -5,16 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import ops
+from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
-from fdbr.vision.models.base import checked_images
+from fdbr.ops.devices import beside
+from fdbr.vision.models.base import check_device, checked_images
 from fdbr.vision.results import PADDING, Truths, pad
 
 __all__ = ["padded_truths"]
 
 
 def padded_truths(
-    name: str, images: Any, truths: Any, classes: int, *, needs: Sequence[str] = ()
+    model: Any, images: Any, truths: Any, classes: int, *, needs: Sequence[str] = ()
 ) -> Truths:
     """Return the padded truths of a call of `losses`, or raise an error with an image's index.
 
@@ -24,10 +25,10 @@ def padded_truths(
 
     Parameters
     ----------
-    name
-        The class of the model.
+    model
+        The model.
     images
-        The images of the call.
+        The images of the call.  Floating fields must lie on their device; others are moved there.
     truths
         `Truths`, ragged or padded.
     classes
@@ -35,8 +36,8 @@ def padded_truths(
     needs
         The names of further fields that the model needs.
     """
-    where = f"fdbr.vision.models.{name}.losses"
-    count = len(checked_images(name, images, "losses"))
+    where = f"fdbr.vision.models.{type(model).__name__}.losses"
+    count = len(checked_images(model, images, "losses"))
     if not count:
         raise ValueError(f"{where}: images must have an image at least, got none")
     if not isinstance(truths, Truths):
@@ -75,14 +76,25 @@ def padded_truths(
     if np.dtype(boxes.dtype).kind != "f":
         raise TypeError(f"{where}: boxes must be floating, got {describe(boxes)}")
     if not labels.shape[1]:
-        return _one_entry(truths)
+        return _beside(where, _one_entry(truths), images[0])
     if isinstance(labels, np.ndarray):
         _checked_labels(where, labels, classes)
         if isinstance(boxes, np.ndarray):
             _checked_boxes(where, boxes, labels)
         if isinstance(truths.points, np.ndarray):
             _checked_points(where, truths)
-    return truths
+    return _beside(where, truths, images[0])
+
+
+def _beside(where: str, truths: Truths, image: Any) -> Truths:
+    """Return truths on the device of an image."""
+    fields = {}
+    for name, field in truths._asdict().items():
+        if field is not None:
+            field = beside(field, image) if np.dtype(field.dtype).kind in "biu" else field
+            check_device(f"{where}: {name}", field, image, "the images")
+        fields[name] = field
+    return Truths(**fields)
 
 
 def _one_entry(truths: Truths) -> Truths:
@@ -91,7 +103,7 @@ def _one_entry(truths: Truths) -> Truths:
         *(
             None
             if value is None
-            else ops.full(
+            else array_module(value).full(
                 (value.shape[0], 1, *value.shape[2:]),
                 PADDING if name == "labels" else 0,
                 dtype=value.dtype,
@@ -138,7 +150,7 @@ def _checked_boxes(where: str, boxes: Any, labels: Any) -> None:
 
 
 def _checked_points(where: str, truths: Truths) -> None:
-    proper = np.isfinite(truths.points).all(axis=-1) | ~np.asarray(truths.visible, bool)
+    proper = np.isfinite(truths.points).all(axis=-1) | (truths.visible == 0)
     wrong = np.argwhere(~proper & (truths.labels != PADDING)[:, :, None])
     if len(wrong):
         i, j, k = wrong[0]

@@ -5,9 +5,19 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.core.array_modules import array_module
+from fdbr.core.devices import is_host
 from fdbr.errors.checks import describe
 
-__all__ = ["OBJECT_AXES", "Example", "checked", "example_of", "is_of_objects", "objects_of"]
+__all__ = [
+    "OBJECT_AXES",
+    "Example",
+    "checked",
+    "example_of",
+    "host_array",
+    "is_of_objects",
+    "objects_of",
+]
 
 Example = dict[str, Any]
 
@@ -40,8 +50,18 @@ def example_of(function: str, example: Any) -> Example:
     found = dict(example)
     for name in found:
         if name in ("image", "label_map") or is_of_objects(name):
-            found[name] = np.asarray(found[name])
+            found[name] = host_array(f"fdbr.vision.{function}: {name}", found[name])
     return found
+
+
+def host_array(what: str, value: Any) -> Any:
+    """Return a value as a NumPy array, or raise an error if it lies on a GPU."""
+    if not is_host(array_module(value)):
+        raise TypeError(
+            f"{what} must lie in host memory, where examples are read and transformed, got "
+            f"{describe(value)} on a GPU; fdbr.device_get moves it"
+        )
+    return np.asarray(value)
 
 
 def checked(function: str, example: Any) -> tuple[Example, tuple[int, int] | None]:
