@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from vision.evaluation.data_sets import data_sets, masks_of
 
 from fdbr import vision
@@ -148,8 +149,7 @@ def test_figures_of_masks_are_those_of_pycocotools(data):
         compared(figures, REGIONS, stats_of(data, "segm"))
 
 
-@pytest.mark.parametrize("sigmas", [None, np.linspace(0.05, 0.5, 5)], ids=["cocos", "given"])
-@given(data=data_sets(points=17))
+@given(sigmas=st.sampled_from([None, np.linspace(0.05, 0.5, 5)]), data=data_sets(points=17))
 def test_figures_of_keypoints_are_those_of_pycocotools(sigmas, data):
     if sigmas is not None:
         data = data | {
