@@ -56,7 +56,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "DeepLabV3Plus_Xception65": {
         "width": 8,
         "depth": 1,
-        "channels": 32,
+        "channels": 64,
         "rates": (1, 2, 3),
         "min_input_size": (96, 96),
     },
@@ -112,7 +112,7 @@ def measures(model: Any, images: Any, truths: vision.Truths) -> dict[str, float]
     return figures
 
 
-def overfit(name: str, seconds: float, rate: float = 2e-3) -> None:
+def overfit(name: str, seconds: float) -> None:
     """Train a model, and print its figures after every fifty steps."""
     images, truths = pictures(PICTURES)
     seen = images
@@ -123,7 +123,7 @@ def overfit(name: str, seconds: float, rate: float = 2e-3) -> None:
     if segments:  # with mirror images, since PSPNet predicts the mean of both
         aims = (np.concatenate([maps := label_maps(truths), maps[:, :, ::-1]]),)
         seen = np.concatenate([images, images[:, :, :, ::-1]])
-    optimizer = optim.chain(optim.clip_by_global_norm(10.0), optim.adam(rate))
+    optimizer = optim.chain(optim.clip_by_global_norm(10.0), optim.adam(4e-3 if segments else 2e-3))
 
     def loss(model: Any, images: Any, aims: Any, key: Any) -> Any:
         aims = aims[0] if segments else vision.Truths(*aims)

@@ -161,7 +161,7 @@ def examples_of(
     root: str,
     names: Sequence[str],
     classes: Sequence[str],
-    fields: Mapping[Fields, tuple[Any, ...]],
+    fields: Mapping[Any, tuple[Any, ...]],
 ) -> Examples:
     """A data set of files that have an example's name.
 

@@ -107,7 +107,7 @@ def voc_boxes(
     return examples_of(function, root, names, classes, _PICTURES | boxes)
 
 
-_PICTURES = {("image",): (read_picture, ("JPEGImages", ".jpg"))}
+_PICTURES: dict[Any, Any] = {("image",): (read_picture, ("JPEGImages", ".jpg"))}
 
 
 def _objects(classes: tuple[str, ...], use_difficult: bool, path: str) -> tuple[Any, ...]:

@@ -166,7 +166,8 @@ def draw_boxes(
     >>> tuple(map(float, ax.patches[0].get_xy())), ax.texts[0].get_text()
     ((2.0, 1.0), 'cat')
     """
-    if np.ndim(boxes) != 2 or np.shape(boxes)[1] != 4:
+    boxes = to_numpy(boxes)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise ValueError(
             f"fdbr.vision.drawing.draw_boxes: boxes must have the shape (R, 4), got "
             f"{describe(boxes)}"
@@ -240,7 +241,8 @@ def draw_instances(
     >>> ax.images[1].get_array()[0, 0].tolist()
     [128, 0, 0, 178]
     """
-    if np.ndim(masks) != 3 or (image is not None and masks.shape[1:] != image.shape[1:]):
+    masks = to_numpy(masks)
+    if masks.ndim != 3 or (image is not None and masks.shape[1:] != image.shape[1:]):
         raise ValueError(
             "fdbr.vision.drawing.draw_instances: masks must have the shape (R, H, W) of an image "
             f"{describe(image)}, got {describe(masks)}"

@@ -327,7 +327,9 @@ _jitted_detect = jit(_detect)
 _jitted_scores = jit(_scores)
 
 
-def checked_images(model: Any, images: Any, method: str = "predict") -> Sequence[Any]:
+def checked_images(
+    model: Any, images: Any, method: str = "predict", channels: int = 3
+) -> Sequence[Any]:
     """Return the images of a call of a model's method, or raise an error that has the index of one.
 
     In `fdbr.jit`, what is checked of elements is a guard of the trace.
@@ -337,9 +339,9 @@ def checked_images(model: Any, images: Any, method: str = "predict") -> Sequence
         raise TypeError(f"{where}: images must be a sequence of arrays, got {describe(images)}")
     array = _first_array(model)
     for i, image in enumerate(images):
-        if getattr(image, "ndim", None) != 3 or image.shape[0] != 3 or 0 in image.shape:
+        if getattr(image, "ndim", None) != 3 or image.shape[0] != channels or 0 in image.shape:
             raise ValueError(
-                f"{where}: image {i} must have the shape (3, H, W), got {describe(image)}"
+                f"{where}: image {i} must have the shape ({channels}, H, W), got {describe(image)}"
             )
         if np.dtype(image.dtype).kind not in "fui":
             raise TypeError(f"{where}: image {i} must be of real numbers, got {describe(image)}")
@@ -352,7 +354,7 @@ def checked_images(model: Any, images: Any, method: str = "predict") -> Sequence
 
 def _first_array(model: Any) -> Any:
     """Return the first parameter of a model; `None` if it has none."""
-    return next(optree.tree_iter(model, namespace=NAMESPACE), None)
+    return next(iter(optree.tree_iter(model, namespace=NAMESPACE)), None)
 
 
 def check_device(what: str, array: Any, other: Any, of: str) -> None:

@@ -219,7 +219,7 @@ class FCIS_ResNet101(RegionDetector):
     def detect(self, batch: Any, sizes: Any) -> MaskedRegions:
         """Return the regions of a batch, in its pixels: proposals, and these once corrected."""
         maps, codes, logits = self(batch)
-        anchors = self.anchors(codes.shape[1], batch)
+        anchors = self.anchors(maps)
         boxes, real = self.propose(codes, logits, anchors, sizes, "test")
         found = []
         for _ in range(2):

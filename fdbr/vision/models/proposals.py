@@ -4,7 +4,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from fdbr import ops, random
+from fdbr import ops, random, tree
 from fdbr.core.array_modules import where_it_lies
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -187,13 +187,11 @@ class RegionDetector(Detector):
         """Return the features for proposals, and those for regions."""
         raise NotImplementedError
 
-    def anchors(self, count: int, batch: Any) -> Any:
-        """Return that many anchors, on the grid of a batch."""
+    def anchors(self, features: Any) -> Any:
+        """Return the anchors ``(K, 4)`` around the elements of feature maps of one size."""
+        features = tree.leaves(features)[0]
         base = base_anchors(self.settings.anchor_sizes, (0.5, 1, 2), chainer=True)
-        elements = count // len(base)
-        height = -(-batch.shape[2] // STRIDE)
-        grid = (height, elements // height)
-        return beside(grid_anchors(grid, STRIDE, base), batch)
+        return beside(grid_anchors(features.shape[2:], STRIDE, base), features)
 
     def propose(self, codes: Any, logits: Any, anchors: Any, sizes: Any, mode: str) -> Any:
         """Return proposals by `propose_boxes`, in the mode ``"train"`` or ``"test"``."""
@@ -212,7 +210,7 @@ class RegionDetector(Detector):
     def detect(self, batch: Any, sizes: Any) -> Any:
         """Return the padded objects in a batch, in its pixels."""
         features, codes, logits = self(batch)
-        anchors = self.anchors(codes.shape[1], batch)
+        anchors = self.anchors(features)
         boxes, real = self.propose(codes, logits, anchors, sizes, "test")
         offsets, scores = self._regions(features, boxes)
         decoded = decode_boxes(offsets[:, :, 1:], boxes[:, :, None], weights=WEIGHTS, clip=None)
@@ -260,7 +258,7 @@ class RegionDetector(Detector):
         truths = in_batch(truths, prepared)
         first, second, third = random.split(key, 3)
         (features, codes, logits), successor = self.train(prepared.batch, key=third)
-        anchors = self.anchors(codes.shape[1], prepared.batch)
+        anchors = self.anchors(features)
         targets = anchor_targets(first, anchors, truths, sizes=prepared.sizes)
         found = anchor_losses(logits[..., 1] - logits[..., 0], codes, targets)
         boxes, real = self.propose(codes, logits, anchors, prepared.sizes, "train")

@@ -123,7 +123,7 @@ def anchor_targets(
     iou = box_iou(truths.boxes, anchors)
     if sizes is not None:
         sizes = ops.astype(beside(ops.asarray(sizes), anchors), anchors.dtype)[:, None]
-        within = ops.all((anchors[:, :2] >= 0) & (anchors[:, 2:] < sizes), axis=-1)
+        within = ops.all((anchors[:, :2] >= 0) & (anchors[:, 2:] <= sizes), axis=-1)
         iou = ops.where(within[:, None], iou, -1)
     matched = match(iou, is_object, high, low, low_quality=True)
     labels = ops.where(matched == IGNORED, -1, ops.where(matched == BACKGROUND, 0, 1))

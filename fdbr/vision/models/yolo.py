@@ -525,7 +525,7 @@ class YOLO(Detector):
         """Return what is added to boxes of images, and before that multiplied, per image."""
         offsets = (self.size - prepared.sizes) // 2
         scales = prepared.sizes / np.maximum(prepared.originals, 1)
-        return tuple(  # type: ignore[return-value]
+        return tuple(
             beside(np.tile(part, 2)[:, None].astype(np.float32), boxes)
             for part in (offsets, scales)
         )

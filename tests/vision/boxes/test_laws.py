@@ -66,6 +66,21 @@ def test_decoding_inverts_encoding(seed, box_format):
     np.testing.assert_allclose(vision.decode_boxes(offsets, anchors, **more), boxes, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int32", "int64"])
+def test_boxes_of_integers_of_all_lengths_have_the_areas_and_formats_of_long_ones(dtype):
+    most = min(np.iinfo(dtype).max, 40000)
+    boxes = np.array([[0, 1, most - 1, most], [most, most, 1, 2], [most - 9, 3, most, 7]])
+    short, size = boxes.astype(dtype), (most * 2, 5)
+    np.testing.assert_array_equal(vision.box_area(short), vision.box_area(boxes))
+    for source in ("yxyx", "yxhw"):
+        for target in ("xyxy", "xywh", "cycxhw"):
+            expected = vision.convert_boxes(boxes, source, target)
+            np.testing.assert_array_equal(vision.convert_boxes(short, source, target), expected)
+    clipped = vision.clip_boxes(short, size)
+    np.testing.assert_array_equal(clipped, vision.clip_boxes(boxes, size))
+    assert clipped.dtype == dtype
+
+
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.3, 0.5, 1.0]), st.integers(0, 25))
 def test_nms_keeps_what_a_greedy_loop_keeps(seed, threshold, count):

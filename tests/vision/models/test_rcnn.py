@@ -318,23 +318,3 @@ def test_unknown_settings_and_wrong_sizes_raise() -> None:
         models.FasterRCNN_ResNet50_FPN.init(fdbr.random.key(0), 0)
     with pytest.raises(ValueError, match="image 1 must have the shape"):
         model().predict([np.zeros((3, 8, 8)), np.zeros((1, 8, 8))])
-
-
-def test_wrong_truths_are_refused_with_the_index_of_the_image() -> None:
-    images = pictures((40, 50), (40, 50))
-    boxes = np.array([[[1, 2, 9, 9]], [[1, 2, 9, 9]]], np.float32)
-    labels = np.array([[0], [2]], np.int32)
-
-    def losses(boxes: Any, labels: Any, **others: Any) -> None:
-        cls = (
-            vision.models.MaskRCNN_ResNet50_FPN if others else vision.models.FasterRCNN_ResNet50_FPN
-        )
-        truths = vision.Truths(boxes, labels, **{k: v for k, v in others.items() if v is not None})
-        model(cls).losses(images, truths, key=fdbr.random.key(0))
-
-    with pytest.raises(ValueError, match=r"FPN\.losses: boxes of image 1 must be finite"):
-        losses(boxes * [[[1]], [[np.nan]]], labels)
-    with pytest.raises(ValueError, match="labels of image 1 must be from 0 to 2, got 3"):
-        losses(boxes, labels + 1)
-    with pytest.raises(ValueError, match="truths must have masks, got None"):
-        losses(boxes, labels, masks=None)

@@ -102,15 +102,6 @@ def test_gradients_are_the_same_jitted_and_one_trace_serves_all_numbers_of_objec
     assert len(jitted.report().traces) == 1
 
 
-def test_wrong_truths_are_refused_with_the_index_of_the_image(model):
-    fine, none = np.array([[1, 2, 9, 9]], "f4"), np.zeros((0, 4), "f4")
-    wrong = vision.Truths((none, fine), (np.zeros(0, "i4"), np.array([3], "i4")))
-    with pytest.raises(ValueError, match="labels of image 1 must be from 0 to 2, got 3 at 0"):
-        model.losses(pictures(), wrong, key=None)
-    with pytest.raises(ValueError, match=r"image 0 must have the shape \(3, H, W\)"):
-        model.predict([np.zeros((1, 5, 5), "f4")])
-
-
 # --- the mathematics, written for one image in NumPy --------------------------------------
 
 

@@ -305,29 +305,6 @@ def test_a_centre_outside_the_picture_belongs_to_the_last_cell():
     np.testing.assert_array_equal(targets.truths, [[-1, -1, -1, 0]])
 
 
-def test_truths_that_are_not_proper_are_named_with_their_image():
-    model = model_of(models.YOLOv2Tiny, SMALL)
-
-    def refused(match, error=ValueError, **fields):
-        with pytest.raises(error, match=match):
-            model.losses(images(), vision.pad(truths())._replace(**fields), key=KEY)
-
-    boxes, labels = vision.pad(truths())[:2]
-    wrong = boxes.copy()
-    wrong[2, 0] = [5, 6, 4, 80]
-    refused(r"YOLOv2Tiny\.losses: boxes of image 2 must be .* y_min < y_max", boxes=wrong)
-    wrong[2, 0] = np.nan
-    refused("boxes of image 2 must be finite", boxes=wrong)
-    refused("labels of image 0 must be from 0 to 2, got 3 at 0", labels=labels + 3)
-    refused("labels of image 0 must be from 0 to 2, got -2 at 0", labels=labels * 0 - 2)
-    refused("labels must be integers, got float32", TypeError, labels=labels.astype("f"))
-    refused("boxes must be floating", TypeError, boxes=boxes.astype(int))
-    refused("labels for each of the 3 images", boxes=boxes[:2], labels=labels[:2])
-    refused("boxes must have the shape", boxes=boxes[:, :2])
-    with pytest.raises(ValueError, match="image 1 must have the shape"):
-        model.predict([images()[0], images()[0][0]])
-
-
 def test_arguments_that_make_no_model_are_named():
     for cls, settings in ALL:
         with pytest.raises(ValueError, match="size must be a multiple of 32, got 65"):
