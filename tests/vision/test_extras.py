@@ -21,7 +21,7 @@ CALLS = {
         } | {"image": ["a.png"]}, folder)[0],
     ],
     "matplotlib.figure": [lambda folder: vision.drawing.report(folder, len, [{"image": IMAGE}])],
-    "matplotlib.pyplot": [lambda _: vision.drawing.draw_boxes(IMAGE, np.zeros((0, 4)))],
+    "matplotlib.pyplot": [lambda _: vision.drawing.draw_image(IMAGE)],
     "pycocotools.coco": [
         lambda _: vision.evaluation.detection_coco(DETECTIONS, DETECTIONS[:2]),
         lambda _: vision.evaluation.evaluate_keypoints_coco(len, [{}]),

@@ -150,7 +150,7 @@ class FromFiles:
                 f"{self.function}: {error.filename or paths[0]} is missing; example {index} "
                 "needs it"
             ) from error
-        except Exception as error:  # parsers of damaged files raise what they happen to meet
+        except Exception as error:  # damaged files raise all types of exceptions
             raise ValueError(
                 f"{self.function}: example {index} ({', '.join(paths)}) is damaged: {error}"
             ) from error

@@ -261,8 +261,15 @@ def draw_instances(
     for box, shade, caption in zip(masks_to_boxes(masks), shades, captions, strict=True):
         if caption:
             style = {"facecolor": shade, "alpha": alpha, "pad": 2, "edgecolor": "none"}
-            place = (box[1] + box[3]) / 2, box[0]
-            ax.text(*place, caption, style="italic", fontsize=8, color="white", bbox=style)
+            ax.text(
+                (box[1] + box[3]) / 2,
+                box[0],
+                caption,
+                style="italic",
+                fontsize=8,
+                color="white",
+                bbox=style,
+            )
     return ax
 
 

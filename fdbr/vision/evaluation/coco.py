@@ -82,16 +82,16 @@ class COCO:
 
     def record(self, i: int, found: Mapping[str, Any], true: Mapping[str, Any]) -> Any:
         """Return the annotations of an image, predicted and true, and its size."""
-        kind = self.classes, self.box_format
+        form = self.classes, self.box_format
         needed = {
             "boxes": ("boxes", "labels"),
             "masks": ("masks", "labels"),
             "points": ("boxes", "labels", "points", "visible"),
         }[self.by]
         true = checked(
-            self, i, "truths", true, needed, ("crowded", "areas", *self._also(true)), *kind
+            self, i, "truths", true, needed, ("crowded", "areas", *self._also(true)), *form
         )
-        found = checked(self, i, "predicted", found, (self.by, "labels", "scores"), (), *kind)
+        found = checked(self, i, "predicted", found, (self.by, "labels", "scores"), (), *form)
         if self.by == "masks":
             check_same_size(self.where, i, found, true)
         if self.by == "points":

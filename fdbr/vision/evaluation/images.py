@@ -8,21 +8,14 @@ import numpy as np
 
 from fdbr.core.array_modules import to_numpy
 from fdbr.errors.checks import describe
+from fdbr.vision.transforms.fields import OBJECT_AXES
 
 __all__ = ["Measure", "checked", "fields_of_image", "measured"]
 
 _END = object()
 
 _SHAPES: dict[str, tuple[str | int, ...]] = {
-    "boxes": ("R", 4),
-    "labels": ("R",),
-    "scores": ("R",),
-    "masks": ("R", "H", "W"),
-    "points": ("R", "K", 2),
-    "visible": ("R", "K"),
-    "difficult": ("R",),
-    "crowded": ("R",),
-    "areas": ("R",),
+    **{name: ("R", *axes) for name, axes in OBJECT_AXES.items()},
     "label_map": ("H", "W"),
 }
 _DTYPES = {"labels": ("ui", "integers"), "label_map": ("ui", "integers")} | dict.fromkeys(

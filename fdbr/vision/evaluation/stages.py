@@ -103,7 +103,7 @@ def evaluate_detection_voc(
     iou: float = 0.5,
     eleven_points: bool = False,
 ) -> Stage:
-    """A stage that adds the average precision of a detector to some reports, as VOC measures it.
+    """Make a stage that adds the average precision of a detector to reports, as VOC measures it.
 
     One batch of images is held at a time.  With ``comm``, each rank predicts its share of the data
     set, and all ranks get the figures that one process would have got.
@@ -182,7 +182,7 @@ def evaluate_instances_voc(
     iou: float = 0.5,
     eleven_points: bool = False,
 ) -> Stage:
-    """A stage that adds the average precision of instance masks to some reports, as in VOC.
+    """Make a stage that adds the average precision of instance masks to reports, as in VOC.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def evaluate_detection_coco(
     label_names: Sequence[str] | None = None,
     comm: Communicator | None = None,
 ) -> Stage:
-    """A stage that adds the figures of a detector to some reports, as COCO measures them.
+    """Make a stage that adds the figures of a detector to reports, as COCO measures them.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def evaluate_instances_coco(
     label_names: Sequence[str] | None = None,
     comm: Communicator | None = None,
 ) -> Stage:
-    """A stage that adds the figures of instance masks to some reports, as COCO measures them.
+    """Make a stage that adds the figures of instance masks to reports, as COCO measures them.
 
     Masks are kept as run lengths until all images are predicted.
 
@@ -315,7 +315,7 @@ def evaluate_keypoints_coco(
     comm: Communicator | None = None,
     sigmas: Any = None,
 ) -> Stage:
-    """A stage that adds the figures of keypoints to some reports, as COCO measures them.
+    """Make a stage that adds the figures of keypoints to reports, as COCO measures them.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ def evaluate_segmentation(
     label_names: Sequence[str] | None = None,
     comm: Communicator | None = None,
 ) -> Stage:
-    """A stage that adds the overlaps and accuracies of a segmenter to some reports.
+    """Make a stage that adds the overlaps and accuracies of a segmenter to reports.
 
     Parameters
     ----------

@@ -9,11 +9,19 @@ from fdbr.core.array_modules import array_module
 from fdbr.core.devices import is_host
 from fdbr.errors.checks import describe
 
-__all__ = ["Example", "checked", "example_of", "host_array", "is_of_objects", "objects_of"]
+__all__ = [
+    "OBJECT_AXES",
+    "Example",
+    "checked",
+    "example_of",
+    "host_array",
+    "is_of_objects",
+    "objects_of",
+]
 
 Example = dict[str, Any]
 
-_TAILS: dict[str, tuple[Any, ...]] = {
+OBJECT_AXES: dict[str, tuple[Any, ...]] = {
     "boxes": (4,),
     "labels": (),
     "masks": ("H", "W"),
@@ -29,7 +37,7 @@ _TAILS: dict[str, tuple[Any, ...]] = {
 
 def is_of_objects(name: str) -> bool:
     """Whether a field has an entry for each object."""
-    return name in _TAILS or name.startswith("object_")
+    return name in OBJECT_AXES or name.startswith("object_")
 
 
 def example_of(function: str, example: Any) -> Example:
@@ -109,7 +117,7 @@ def objects_of(function: str, example: Example) -> int | None:
     """Return the number of objects, or raise an error if fields differ; `None` without fields."""
     counts = {}
     for name in filter(is_of_objects, example):
-        array, tail = example[name], _TAILS.get(name)
+        array, tail = example[name], OBJECT_AXES.get(name)
         if array.ndim == 0 or (tail is not None and not _has(array.shape[1:], tail)):
             axes = ", ".join(map(str, ("R", *(tail or ("…",)))))
             raise ValueError(

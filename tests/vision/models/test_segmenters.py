@@ -271,19 +271,11 @@ def test_each_image_gets_a_map_of_its_own_size_jitted_too(name):
     found = model.predict(given)
     assert [(m.shape, m.dtype) for m in found] == [(i.shape[1:], np.int32) for i in given]
     assert all(0 <= m.min() and m.max() < 3 for m in found)
-    alone = model.predict(given[1:2])[0]
+    alone = model.predict([given[1].astype("uint8")])[0]
     np.testing.assert_array_equal(alone, found[1])
     for eager, jitted in zip(found, model.predict(given, jit=True), strict=True):
         assert (eager == jitted).mean() > 0.995  # scores that are nearly equal may differ
     assert model.predict([]) == ()
-
-
-@every
-def test_integers_are_the_same_images(name):
-    model, (image,) = made(name), images((24, 25))
-    np.testing.assert_array_equal(
-        model.predict([image])[0], model.predict([image.astype("uint8")])[0]
-    )
 
 
 def test_windows_cover_an_image():
