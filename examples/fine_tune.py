@@ -22,18 +22,14 @@ from fdbr import random, train, tree
 
 NAMES = ("background", "ring", "cross")
 FROZEN = ("conv1", "conv2", "conv3", "conv4")
-"""The fields of the encoder, and with ``_bn`` those of its normalisations."""
+"""How the fields of the encoder begin, those of its normalisations included."""
 
 
 def split(model: Any) -> tuple[Any, Any]:
     """Split a model in two of its own shape: the trained leaves and the frozen ones."""
-    trained = {
-        name: tree.replace(getattr(model, name), **dict.fromkeys(("weight", "bias")))
-        for field in FROZEN
-        for name in (field, f"{field}_bn")
-    }
-    kept = {id(leaf) for leaf in tree.leaves(tree.trainable(tree.replace(model, **trained)))}
-    return tree.partition(model, lambda leaf: id(leaf) in kept)
+    parameters = set(tree.paths(tree.trainable(model)))  # running statistics are none
+    trained = iter([p in parameters and not p.startswith(FROZEN) for p in tree.paths(model)])
+    return tree.partition(model, lambda leaf: next(trained))
 
 
 def run(options: argparse.Namespace) -> float:

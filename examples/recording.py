@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from sklearn.datasets import load_digits
 
 from fdbr import distributed, train
 
@@ -89,6 +88,8 @@ def record(
 
 def digits() -> tuple[dict[str, Any], dict[str, Any]]:
     """The digits of scikit-learn, 8 by 8 pixels, of which every fifth is held out."""
+    from sklearn.datasets import load_digits  # most examples need no scikit-learn
+
     bunch = load_digits()
     image = (bunch.data / 16).astype(np.float32)
     label = bunch.target.astype(np.int64)

@@ -146,10 +146,15 @@ def _elsewhere(xp: Any, number: int) -> Elsewhere:
 
 
 @functools.cache
-def kernel(xp: Any, ins: str, outs: str, body: str, name: str) -> Any:
-    """Return an elementwise kernel in CUDA C; `None` for a module that cannot compile it."""
+def kernel(
+    xp: Any, ins: str, outs: str, body: str, name: str, options: tuple[str, ...] = ()
+) -> Any:
+    """Return an elementwise kernel in CUDA C; `None` for a module that cannot compile it.
+
+    ``options`` are the compiler's.
+    """
     make = getattr(xp, "ElementwiseKernel", None)
-    return None if make is None else make(ins, outs, body, name)
+    return None if make is None else make(ins, outs, body, name, options=options)
 
 
 def strict(xp: Any) -> contextlib.AbstractContextManager[Any]:

@@ -9,6 +9,7 @@ keys ``image``, ``boxes``, ``labels``, ``masks``, ``points``, ``visible``, ``lab
 from fdbr.vision import boxes, datasets, drawing, evaluation, models, transforms
 from fdbr.vision.boxes import *  # noqa: F403
 from fdbr.vision.checking import check_dataset, check_example
+from fdbr.vision.drawing import report
 from fdbr.vision.files import read_image, write_image
 from fdbr.vision.results import Detections, Instances, Keypoints, Truths, pad, unpad
 
@@ -25,6 +26,7 @@ __all__ = [
     "models",
     "pad",
     "read_image",
+    "report",
     "transforms",
     "unpad",
     "write_image",

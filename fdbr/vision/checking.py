@@ -33,9 +33,10 @@ def check_example(example: Any, classes: int | Sequence[str] | None = None) -> N
 
     They are: an image has three channels, and colours from 0 to 255; boxes and visible points lie
     within the picture, and the first corner of a box is above and left of the second; masks and
-    label maps have the size of the image; labels are numbers of classes, from 0, and -1 is the
-    unknown class of a label map; fields of objects have an entry for each; and dtypes are float32
-    for boxes, points, areas and scores, int32 for labels and label maps, bool for others.
+    label maps have the size of the image; labels, also the ``label`` of a whole picture, are
+    numbers of classes, from 0, and -1 is the unknown class of a label map; fields of objects have
+    an entry for each; and dtypes are float32 for boxes, points, areas and scores, int32 for labels
+    and label maps, bool for others.
 
     Parameters
     ----------
@@ -52,8 +53,8 @@ def check_example(example: Any, classes: int | Sequence[str] | None = None) -> N
         If a field has a wrong shape or wrong values; the message has the index of the object.
 
     >>> import numpy as np
-    >>> from fdbr.vision.checking import check_example
-    >>> check_example({"image": np.zeros((3, 4, 6)), "boxes": np.float32([[3, 0, 2, 6]])})
+    >>> from fdbr import vision
+    >>> vision.check_example({"image": np.zeros((3, 4, 6)), "boxes": np.float32([[3, 0, 2, 6]])})
     Traceback (most recent call last):
     ...
     ValueError: fdbr.vision.check_example: box 0 must have y_min < y_max and x_min < x_max, got
@@ -100,8 +101,11 @@ def check_example(example: Any, classes: int | Sequence[str] | None = None) -> N
         _check_each(where, "object", points, inside.all(1), shown)
     count = np.inf if classes is None else classes if isinstance(classes, int) else len(classes)
     limit = "" if classes is None else f" below {count}"
-    for name, least in (("labels", 0), ("label_map", -1)):
-        values = found.get(name, np.zeros(0, int))
+    label = np.atleast_1d(found.get("label", np.zeros(0, int)))
+    if label.dtype.kind not in "iu":  # a mixture of classes, as of datasets.mix_up, has weights
+        label = label[:0]
+    for name, least in (("labels", 0), ("label", 0), ("label_map", -1)):
+        values = label if name == "label" else found.get(name, np.zeros(0, int))
         wrong = values[(values < least) | (values >= count)]
         if wrong.size:
             at = np.argwhere((values < least) | (values >= count))[0]
@@ -138,8 +142,8 @@ def check_dataset(dataset: Any, classes: int | Sequence[str] | None = None) -> N
         As for `check_example`; the message has the index of the example.  If there is no example.
 
     >>> import numpy as np
-    >>> from fdbr.vision.checking import check_dataset
-    >>> check_dataset([{"image": np.zeros((3, 4, 6))}, {"image": np.zeros((1, 4, 6))}])
+    >>> from fdbr import vision
+    >>> vision.check_dataset([{"image": np.zeros((3, 4, 6))}, {"image": np.zeros((1, 4, 6))}])
     Traceback (most recent call last):
     ...
     ValueError: fdbr.vision.check_dataset: example 1: image must have the channels red, green and

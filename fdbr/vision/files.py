@@ -46,13 +46,14 @@ def read_image(file: Any, *, color: bool = True, alpha: str = "ignore") -> Any:
     ValueError
         If it is no image, or is damaged; if ``alpha`` is something else.
     ImportError
-        If Pillow is not installed (``pip install 'fdbr[data]'``).
+        If Pillow is not installed (``pip install 'fdbr[vision]'``).
 
     >>> import io
-    >>> from fdbr.vision.files import read_image
-    >>> read_image(io.BytesIO(b"P6 1 1 255 \x01\x02\x03")).ravel()
+    >>> from fdbr import vision
+    >>> vision.read_image(io.BytesIO(b"P6 1 1 255 \x01\x02\x03")).ravel()
     array([1., 2., 3.], dtype=float32)
     """
+    optional("vision.read_image", "PIL.Image", "vision")
     if alpha == "ignore":
         return lock(train.read_image(file, "RGB" if color else "L").astype(np.float32))
     if alpha not in _BACKGROUNDS:
@@ -87,18 +88,18 @@ def write_image(image: Any, file: Any, format: str | None = None) -> None:
     ValueError
         If the image has another shape, or the format is not known.
     ImportError
-        If Pillow is not installed (``pip install 'fdbr[data]'``).
+        If Pillow is not installed (``pip install 'fdbr[vision]'``).
 
     >>> import pathlib, tempfile
     >>> import numpy as np
-    >>> from fdbr.vision.files import read_image, write_image
+    >>> from fdbr import vision
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "red.png")
-    ...     write_image(np.array([[[255]], [[0]], [[0]]], "uint8"), path)
-    ...     read_image(path).ravel()
+    ...     vision.write_image(np.array([[[255]], [[0]], [[0]]], "uint8"), path)
+    ...     vision.read_image(path).ravel()
     array([255.,   0.,   0.], dtype=float32)
     """
-    pillow = optional("vision.write_image", "PIL.Image", "data")
+    pillow = optional("vision.write_image", "PIL.Image", "vision")
     pixels = to_numpy(image)
     label_map = pixels.ndim == 2 and pixels.dtype.kind in "iu"
     if 0 in pixels.shape or not (

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, on_device
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops.devices import to_device
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["Detections", "Instances", "Keypoints", "Truths", "pad", "unpad"]
 
@@ -120,7 +122,8 @@ def pad(ragged: Any, size: int | None = None) -> Any:
     Raises
     ------
     ValueError
-        If an image has more than ``size`` objects, or the fields differ in length.
+        If an image has more than ``size`` objects, or the fields differ in length; the message has
+        its index.
 
     >>> import numpy as np
     >>> from fdbr import vision
@@ -142,11 +145,23 @@ def pad(ragged: Any, size: int | None = None) -> Any:
         if arrays is None:
             fields[name] = None
             continue
-        if [len(array) for array in arrays] != counts:
+        if len(arrays) != len(counts):
             raise ValueError(
-                f"fdbr.vision.pad: {name} must have as many entries as labels in each image, "
-                f"{counts}, got {[len(array) for array in arrays]}"
+                f"fdbr.vision.pad: {name} must have an array for each of the {len(counts)} images, "
+                f"got {len(arrays)}"
             )
+        axes = max((getattr(array, "ndim", 0) for array in arrays), default=0)
+        for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+            if getattr(array, "ndim", None) != axes:
+                raise ValueError(
+                    f"fdbr.vision.pad: {name} must have as many axes in each image as in others, "
+                    f"{axes}, got {describe(array)} of image {i}"
+                )
+            if len(array) != count:
+                raise ValueError(
+                    f"fdbr.vision.pad: {name} must have as many entries as labels in each image, "
+                    f"{count} of image {i}, got {describe(array)}"
+                )
         fields[name] = _padded(arrays, most, PADDING if name == "labels" else 0)
     return type(ragged)(**fields)
 
@@ -157,9 +172,14 @@ def _padded(arrays: Any, count: int, fill: int) -> Any:
         return np.zeros((0, count), np.int32)
     xp = array_module(arrays[0])
     shape = tuple(max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True))
-    out = xp.full((len(arrays), count, *shape), fill, dtype=arrays[0].dtype)
-    for i, array in enumerate(arrays):
-        out[(i, *map(slice, array.shape))] = array
+    # Arrays without entries, such as np.array([]), often have NumPy's default dtype.
+    dtype = xp.result_type(*([a.dtype for a in arrays if a.size] or [arrays[0].dtype]))
+    if fill < 0 and dtype_kind(dtype) == "u":
+        dtype = np.dtype(np.int32)
+    with on_device(*arrays):
+        out = xp.full((len(arrays), count, *shape), fill, dtype=dtype)
+        for i, array in enumerate(arrays):
+            out[(i, *map(slice, array.shape))] = array
     return out
 
 
@@ -195,7 +215,7 @@ def unpad(padded: Any) -> Any:
             "fdbr.vision.unpad: labels must have the axes image and object, got "
             f"{describe(padded.labels)}"
         )
-    kept = [ops.nonzero(row >= 0)[0] for row in labels]
+    kept = [ops.nonzero(row >= 0)[0] for row in to_device(labels, "cpu")]  # one wait for a GPU
     return type(padded)(
         *(
             None

@@ -1,6 +1,6 @@
 """Random programs with control flow, called with changing shapes, each call checked by `jit`.
 
-Hypothesis draws the programs, and makes those that fail small: 8 of them, and 10,000 with
+Hypothesis draws the programs, and makes those that fail small: 5 of them, and 10,000 with
 ``HYPOTHESIS_PROFILE=thorough``.
 """
 
@@ -41,7 +41,7 @@ class Drawn:
         return low + (high - low) * (self.draw(st.integers(0, 96)) + 0.3719) / 97
 
 
-@settings(max_examples=10_000 if THOROUGH else 8)
+@settings(max_examples=10_000 if THOROUGH else 5)
 @given(
     st.data(),
     st.lists(st.sampled_from([1, 2, 3, 5, 8]), min_size=2, max_size=4),

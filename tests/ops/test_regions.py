@@ -7,6 +7,7 @@ import pytest
 
 import fdbr
 from fdbr import ops
+from fdbr.ops.nn.pooling import region_products
 from fdbr.testing import assert_allclose, check_grads
 
 X = np.random.default_rng(0).normal(size=(2, 2, 5, 4))
@@ -131,3 +132,30 @@ def test_what_does_not_fit_is_named(pool):
     ):
         with pytest.raises(ValueError, match=f"fdbr.ops.{name}: .*{message}"):
             call()
+
+
+def test_small_images_are_multiplied_whole_if_all_elements_are_finite(monkeypatch):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(3, 2, 5, 4))
+    corner = x[:, :, 4, 3].copy()
+    corners = rng.uniform(-1, 4, (40, 2))
+    boxes = np.concatenate([corners, corners + rng.uniform(0.5, 3, (40, 2))], axis=1)
+    index = np.array([2, 0] * 20)  # no region of the second image
+
+    def products(x, weights):
+        def pool(x):
+            return ops.roi_average_align(x, boxes, 3, batch_index=index)
+
+        out, pullback = fdbr.vjp(pool, x)
+        return out, *pullback(weights)
+
+    weights = rng.normal(size=(40, 2, 3, 3))
+    whole = products(x, weights)
+    x[:, :, 4, 3] = np.nan
+    inner = (boxes[:, 3] < 2.9) | (boxes[:, 2] < 1.9)
+    assert 10 < inner.sum() < 40
+    assert_allclose(products(x, weights)[0][inner], whole[0][inner])
+    monkeypatch.setattr(region_products, "_SMALL", 0)
+    x[:, :, 4, 3] = corner
+    for one, each in zip(whole, products(x, weights), strict=True):
+        assert_allclose(one, each)

@@ -144,7 +144,7 @@ def gradient_of(case: Case) -> Callable[..., Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [c for c in CASES if c.op not in DECIDING], ids=repr)
+@pytest.mark.parametrize("case", sampled([c for c in CASES if c.op not in DECIDING], 1), ids=repr)
 def test_the_work_of_a_batch_does_not_depend_on_its_size(case):
     """Nothing in fdbr runs line by line over examples: as many lines for many as for few."""
 

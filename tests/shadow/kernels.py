@@ -36,7 +36,16 @@ static inline unsigned long long __umul64hi(unsigned long long a, unsigned long 
 class ElementwiseKernel:
     """What CuPy's class of this name does, of contiguous raw arrays, arrays and numbers."""
 
-    def __init__(self, in_params: str, out_params: str, operation: str, name: str) -> None:
+    def __init__(
+        self,
+        in_params: str,
+        out_params: str,
+        operation: str,
+        name: str,
+        *,
+        options: tuple[str, ...] = (),
+    ) -> None:
+        assert set(options) <= {"--fmad=false"}  # which `_compiled` has anyway
         self._ins, self._outs = _parsed(in_params), _parsed(out_params)
         self._operation = operation
         self.name = name

@@ -54,6 +54,7 @@ def changed(field, index, value):
         (changed("points", (1, 1), 9), ValueError, "object 1 must have its visible points within"),
         (changed("labels", 1, 3), ValueError, "labels must be at least 0 and below 3, got 3 at in"),
         (changed("labels", 0, -1), ValueError, "labels must be at least 0 and below 3, got -1"),
+        ({**GOOD, "label": np.int32(3)}, ValueError, "label must be at least 0 and below 3, got 3"),
         (changed("label_map", (2, 3), 3), ValueError, "got 3 at index 2, 3"),
         (changed("label_map", (2, 3), -2), ValueError, "label_map must be at least -1"),
     ],

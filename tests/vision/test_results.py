@@ -32,3 +32,16 @@ def test_too_many_objects_are_refused_with_the_index_of_their_image():
         vision.pad(one, 1)
     with pytest.raises(ValueError, match="scores must have as many entries"):
         vision.pad(one._replace(scores=(np.zeros(3),)))
+    with pytest.raises(ValueError, match=r"boxes must have as many axes .* of image 1"):
+        vision.pad(vision.Truths((np.zeros((1, 4)), np.zeros(0)), (np.zeros(1, int),) * 2))
+    with pytest.raises(ValueError, match="boxes must have an array for each of the 2 images"):
+        vision.pad(vision.Truths((np.zeros((1, 4)),), (np.zeros(1, int),) * 2))
+
+
+def test_padded_fields_have_the_dtype_that_holds_the_values_of_all_images():
+    boxes = np.zeros((0, 4), int), np.full((1, 4), 0.5, "float32"), np.full((1, 4), 0.1)
+    labels = np.array([]), np.array([200], "uint8"), np.array([7], "uint8")
+    padded = vision.pad(vision.Truths(boxes, labels))
+    assert padded.boxes[1:, 0, 0].tolist() == [0.5, 0.1]
+    assert padded.labels.tolist() == [[-1], [200], [7]]
+    assert padded.labels.dtype == "int32"

@@ -3,3 +3,4 @@
 # ruff: noqa: F401
 import fdbr.backends.cuda.adam
 import fdbr.backends.cuda.philox
+import fdbr.backends.cuda.suppression

@@ -46,6 +46,7 @@ class _Part:
     names: tuple[str, ...]
     members: tuple[Entry, ...]
     layout: Layout | None = None
+    older: tuple[str, ...] = ()
 
     def arrays(self, function: str) -> dict[str, Any]:
         """Return Chainer's arrays by their whole names."""
@@ -86,7 +87,7 @@ def _parts(model: Any) -> list[_Part]:
         if entry.names and entry.rest:
             layers.setdefault((id(entry.node), entry.names), []).append(entry)
         elif entry.names:
-            parts.append(_Part(entry.names, (entry,)))
+            parts.append(_Part(entry.names, (entry,), older=entry.older))
     for (_, names), members in layers.items():
         parts.append(_Part(names[:1], tuple(members), layout_of(members[0].node)))
     return parts
@@ -215,9 +216,18 @@ def with_weights(
     given = {n.removeprefix(prefix): array for n, array in stored.items() if n.startswith(prefix)}
     parts = _parts(model)
     like: dict[str, Any] = {}
+    older: dict[str, tuple[str, ...]] = {}
     for part in parts:
         like |= part.arrays(function)
-    wanted = [Entry(i, (name,), like[name]) for i, name in enumerate(like)]
+        older |= dict.fromkeys(part.names, part.older)
+    wanted = [
+        Entry(i, (name,), array, older=older.get(name, ()))
+        for i, (name, array) in enumerate(like.items())
+    ]
+    for entry in wanted:
+        for name in entry.names + entry.older:
+            if name in given and (*given[name].shape, 1, 1) == entry.leaf.shape:
+                given[name] = _Kernel(given[name])
     found = dict(
         zip(
             like,
@@ -245,6 +255,25 @@ def with_weights(
         for entry in part.members:
             leaves[entry.number] = put(made[entry.rest], entry.leaf)
     return optree.tree_unflatten(structure, leaves)
+
+
+@attrs.frozen
+class _Kernel:
+    """The matrix of a fully connected layer, as the weight of a convolution with 1x1 kernels."""
+
+    matrix: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.matrix.shape, 1, 1)
+
+    @property
+    def dtype(self) -> Any:
+        return self.matrix.dtype
+
+    def read(self) -> Any:
+        matrix = self.matrix.read() if hasattr(self.matrix, "read") else self.matrix
+        return matrix.reshape(self.shape)
 
 
 def _is_count(name: str) -> bool:

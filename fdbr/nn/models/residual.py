@@ -107,10 +107,19 @@ class Bottleneck(Composite):
     downsample: Sequential | None = None
 
     expansion: ClassVar[int] = 4
-    chainer_names: ClassVar[dict[str, str]] = {
-        "downsample.layers[0]": "conv4",
-        "downsample.layers[1]": "bn4",
+    chainer_names: ClassVar[dict[str, Any]] = {
+        "conv1": ("conv1", "~conv1/conv"),
+        "bn1": ("bn1", "~conv1/bn"),
+        "conv2": ("conv2", "~conv2/conv"),
+        "bn2": ("bn2", "~conv2/bn"),
+        "conv3": ("conv3", "~conv3/conv"),
+        "bn3": ("bn3", "~conv3/bn"),
+        "se.fc1": ("se/fc1", "~se/down"),
+        "se.fc2": ("se/fc2", "~se/up"),
+        "downsample.layers[0]": ("conv4", "~residual_conv/conv"),
+        "downsample.layers[1]": ("bn4", "~residual_conv/bn"),
     }
+    """Chainer's names, and those of ChainerCV's ``Bottleneck``."""
 
     @classmethod
     def build(

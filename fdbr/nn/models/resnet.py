@@ -82,15 +82,16 @@ class ResNet(ImageNetwork):
     _groups: ClassVar[tuple[int, int]] = (1, 64)
     _reduction: ClassVar[int | None] = None
 
-    def chainer_names(self) -> dict[str, str]:
-        """Return the names of Chainer's ``ResNet50Layers`` in files."""
+    def chainer_names(self) -> dict[str, Any]:
+        """Return the names of Chainer's and ChainerCV's residual networks in files."""
         stages = enumerate((self.layer1, self.layer2, self.layer3, self.layer4), 1)
         blocks = {
             f"layer{stage}.layers[{i}]": f"res{stage + 1}/{f'b{i}' if i else 'a'}"
             for stage, layers in stages
             for i in range(len(layers))
         }
-        return {**blocks, "fc": "fc6"}
+        stem = {"conv1": ("conv1", "~conv1/conv"), "bn1": ("bn1", "~conv1/bn")}
+        return {**stem, **blocks, "fc": "fc6"}
 
     def other_layers(self) -> dict[str, str]:
         """Return Chainer's names: ``res2`` to ``res5`` of stages, ``fc6`` of the last layer."""
@@ -110,6 +111,7 @@ class ResNet(ImageNetwork):
         replace_stride_with_dilation: Sequence[bool] = (False, False, False),
         downsample_fb: bool | None = None,
         chainer: bool = False,
+        stem_bias: bool | None = None,
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
@@ -143,6 +145,11 @@ class ResNet(ImageNetwork):
             Whether the model is Chainer's ``ResNet50Layers`` in all other respects: the first
             convolution has a bias, the first pooling no padding, but windows that extend over the
             edge, batch normalisation ``eps=2e-5``, and ``downsample_fb`` is False by default.
+            ChainerCV's networks are the same: with ``arch="fb"``, as its ``SEResNeXt50``, they have
+            ``downsample_fb=True, stem_bias=False``; with ``arch="he"``, as its ``SEResNet50``,
+            ``stem_bias=False``, except ``ResNet50(arch="he")``.
+        stem_bias
+            Whether the first convolution has a bias; by default what ``chainer`` says.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
             variance that torchvision gives its normal ones.
@@ -158,7 +165,8 @@ class ResNet(ImageNetwork):
             not chainer if downsample_fb is None else downsample_fb,
             cls._reduction,
         )
-        stem = of.conv(in_channels, width, 7, 2, bias=chainer), of.batch_norm(width)
+        bias = chainer if stem_bias is None else stem_bias
+        stem = of.conv(in_channels, width, 7, 2, bias=bias), of.batch_norm(width)
         dilated = tuple(replace_stride_with_dilation)
         if len(dilated) != 3:
             raise ValueError(

@@ -54,10 +54,10 @@ class VGG(ImageNetwork):
 
     _depths: ClassVar[tuple[int, ...]] = (2, 2, 3, 3, 3)
 
-    def chainer_names(self) -> dict[str, str]:
-        """Return the names of Chainer's ``VGG16Layers`` in files."""
+    def chainer_names(self) -> dict[str, Any]:
+        """Return the names of Chainer's ``VGG16Layers`` and ChainerCV's ``VGG16`` in files."""
         positions = self._positions(Conv, "conv") | self._positions(BatchNorm, "bn")
-        names = {f"features.layers[{i}]": name for name, i in positions.items()}
+        names = {f"features.layers[{i}]": (name, f"~{name}/conv") for name, i in positions.items()}
         return {**names, **{f"classifier.layers[{i}]": f"fc{6 + i // 3}" for i in (0, 3, 6)}}
 
     def other_layers(self) -> dict[str, str]:

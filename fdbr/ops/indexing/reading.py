@@ -197,7 +197,7 @@ def take(x: ArrayLike, indices: ArrayLike, /, *, axis: int | None = None) -> Arr
     if axis is None:
         x, axis = reshape(x, -1), 0
     if not hasattr(indices, "dtype"):
-        indices = asarray(indices) if holds_array(indices) else array_module(x).asarray(indices)
+        indices = asarray(indices) if holds_array(indices) else np.asarray(indices)
     if indices.dtype.kind == "b":  # booleans are the indices 0 and 1 here, not a mask
         indices = astype(indices, int)
     return getitem(x, (slice(None),) * normalize_axis(axis, x.ndim, "take") + (indices,))

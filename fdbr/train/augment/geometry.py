@@ -1,6 +1,7 @@
 """Images cropped, flipped, resized and turned."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ __all__ = [
     "rotate",
 ]
 
+MODES = ("linear", "cubic", "lanczos", "area", "nearest")
+
 
 @public("fdbr.train.augment")
 def resize(image: Any, size: Any, mode: str = "linear") -> Any:
@@ -32,7 +35,8 @@ def resize(image: Any, size: Any, mode: str = "linear") -> Any:
     size
         Height and width, or one number for both.
     mode
-        ``"linear"``, ``"cubic"``, or ``"nearest"``, as for `ops.interpolate`.
+        ``"linear"``, ``"cubic"``, ``"lanczos"``, ``"area"`` or ``"nearest"``, as for
+        `ops.interpolate`.
 
     Returns
     -------
@@ -51,21 +55,23 @@ def resize(image: Any, size: Any, mode: str = "linear") -> Any:
     """
     array = image_of("resize", image)
     shape = pair("resize", "size", size)
-    if mode not in ("linear", "cubic", "nearest"):
-        raise ValueError(
-            f"fdbr.train.augment.resize: mode must be 'linear', 'cubic' or 'nearest', got {mode!r}"
-        )
+    if mode not in MODES:
+        raise ValueError(f"fdbr.train.augment.resize: mode must be one of {MODES}, got {mode!r}")
     if shape == array.shape[1:]:
         return finish(array.copy(), array)
     if mode == "nearest":
         return finish(ops.interpolate(array[None], shape, mode="nearest-exact")[0], array)
     values = array if array.dtype.kind == "f" else array.astype(np.float32)
-    return finish(ops.interpolate(values[None], shape, mode=mode, antialias=True)[0], array)
+    smooth = mode != "area"
+    return finish(ops.interpolate(values[None], shape, mode=mode, antialias=smooth)[0], array)
 
 
 @public("fdbr.train.augment")
 def center_crop(image: Any, size: Any) -> Any:
     """The middle of an image.
+
+    The number of rows above it, half of those that are left out, is rounded to an even number
+    where it is no integer, as in torchvision; so is that of columns.
 
     Parameters
     ----------
@@ -90,17 +96,27 @@ def center_crop(image: Any, size: Any) -> Any:
     array([[[1., 2., 3.]]])
     """
     array = image_of("center_crop", image)
-    return _cut("center_crop", array, pair("center_crop", "size", size), (0.5, 0.5))
+    return _cut("center_crop", array, pair("center_crop", "size", size), middle)
 
 
-def _cut(function: str, array: Any, size: tuple[int, int], where: Any) -> Any:
+def middle(free: tuple[int, int]) -> tuple[int, int]:
+    """Return the first row and column of a part in the middle."""
+    return round(free[0] / 2), round(free[1] / 2)
+
+
+def _cut(
+    function: str,
+    array: Any,
+    size: tuple[int, int],
+    where: Callable[[tuple[int, int]], tuple[int, int]],
+) -> Any:
     room = (array.shape[1] - size[0], array.shape[2] - size[1])
     if min(room) < 0:
         raise ValueError(
             f"fdbr.train.augment.{function}: an image of {array.shape[1]} x {array.shape[2]} has "
             f"no part of {size[0]} x {size[1]}; resize or pad it first"
         )
-    top, left = corner(room, where)
+    top, left = where(room)
     return finish(array[:, top : top + size[0], left : left + size[1]].copy(), array)
 
 
@@ -140,7 +156,10 @@ def random_crop(key: Any, image: Any, size: Any, padding: int = 0, mode: str = "
     array = image_of("random_crop", image)
     if padding:
         array = np.pad(array, ((0, 0), (padding, padding), (padding, padding)), mode=mode)  # type: ignore[call-overload]
-    return _cut("random_crop", array, pair("random_crop", "size", size), draws(key, 2))
+    where = draws(key, 2)
+    return _cut(
+        "random_crop", array, pair("random_crop", "size", size), lambda free: corner(free, where)
+    )
 
 
 @public("fdbr.train.augment")
@@ -162,7 +181,8 @@ def random_resized_crop(
     size
         Height and width of the result, or one number for both.
     scale
-        The least and the greatest area, as a fraction of the image's.
+        The least and the greatest area, as a fraction of the image's; it is smaller where the
+        image has no part of that area and shape.
     ratio
         The least and the greatest width over height.
 
@@ -203,6 +223,8 @@ def drawn_part(
     area, form, *where = draws(key, 4)
     wanted = (small + (large - small) * area) * height * width
     aspect = math.exp(math.log(low) + math.log(high / low) * form)
+    # The largest part of this shape, where the picture has none of this area.
+    wanted = min(wanted, height * height * aspect, width * width / aspect)
     rows = max(1, min(height, round(math.sqrt(wanted / aspect))))
     columns = max(1, min(width, round(math.sqrt(wanted * aspect))))
     top, left = corner((height - rows, width - columns), where)
@@ -296,7 +318,7 @@ def rotated(image: Any, degrees: float, size: tuple[int, int], fill: Any, order:
     """Rotate channels around their middle, which becomes that of the result.
 
     ``fill`` is a number, or one for each channel; ``order`` is that of the splines between the
-    elements: 1 for linear interpolation, 0 for the nearest element.
+    elements: 1 for linear interpolation, 3 for cubic splines, 0 for the nearest element.
     """
     angle = math.radians(degrees)
     rotation = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])

@@ -2,11 +2,20 @@
 
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops
 from fdbr.errors.checks import describe, index
 from fdbr.pytrees.dtypes import dtype_kind
 
-__all__ = ["checked_boxes", "checked_format", "checked_size", "corners", "from_corners"]
+__all__ = [
+    "checked_boxes",
+    "checked_format",
+    "checked_size",
+    "corners",
+    "from_corners",
+    "without_wrapping",
+]
 
 
 def checked_boxes(function: str, name: str, boxes: Any) -> Any:
@@ -21,6 +30,15 @@ def checked_boxes(function: str, name: str, boxes: Any) -> Any:
             f"fdbr.vision.{function}: {name} must have the shape (…, 4), got {describe(boxes)}"
         )
     return boxes
+
+
+def without_wrapping(boxes: Any) -> Any:
+    """Return boxes of short or unsigned integers as int64, whose sums and products fit."""
+    dtype = np.dtype(boxes.dtype)
+    return ops.astype(boxes, np.int64) if dtype in _NARROW else boxes
+
+
+_NARROW = {np.dtype(name) for name in ("int8", "int16", "uint8", "uint16", "uint32")}
 
 
 def checked_format(function: str, box_format: Any) -> bool:

@@ -3,13 +3,23 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops
 from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.shape.creation import floating
-from fdbr.vision.boxes.arguments import checked_boxes, checked_format, corners, from_corners
+from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.vision.boxes.arguments import (
+    checked_boxes,
+    checked_format,
+    corners,
+    from_corners,
+    without_wrapping,
+)
 
 __all__ = [
     "box_area",
@@ -36,7 +46,8 @@ def box_area(boxes: Any) -> Any:
     Returns
     -------
     array
-        Shape ``(…)``; 0 for a box whose minimum exceeds its maximum.
+        Shape ``(…)``; 0 for a box whose minimum exceeds its maximum.  The dtype is that of boxes,
+        or int64 if they are unsigned or shorter integers than int32.
 
     Raises
     ------
@@ -48,7 +59,7 @@ def box_area(boxes: Any) -> Any:
     >>> vision.box_area(np.array([[0.0, 0, 2, 3]]))
     array([6.])
     """
-    return _area(*corners(checked_boxes("box_area", "boxes", boxes)))
+    return _area(*corners(without_wrapping(checked_boxes("box_area", "boxes", boxes))))
 
 
 def _area(low: Any, high: Any) -> Any:
@@ -88,7 +99,10 @@ def clip_boxes(boxes: Any, size: Sequence[int] | Any, *, box_format: str = "yxyx
     """
     boxes = checked_boxes("clip_boxes", "boxes", boxes)
     across_first = checked_format("clip_boxes", box_format)
-    size = ops.astype(ops.asarray(size), boxes.dtype, copy=False)
+    size = beside(ops.asarray(size), boxes)
+    if dtype_kind(boxes.dtype) in "iu":
+        size = ops.minimum(size, np.iinfo(boxes.dtype).max)
+    size = ops.astype(size, boxes.dtype, copy=False)
     if not size.ndim or size.shape[-1] != 2:
         raise ValueError(
             f"fdbr.vision.clip_boxes: size must have two numbers, got {describe(size)}"
@@ -280,6 +294,7 @@ def convert_boxes(boxes: Any, source: str, target: str) -> Any:
         return boxes
     first, second = corners(boxes)
     if ("h" in source, "c" in source) != ("h" in target, "c" in target):
+        first, second = without_wrapping(first), without_wrapping(second)
         if "c" in source:
             first, second = first - second / 2, first + second / 2
         elif "h" in source:

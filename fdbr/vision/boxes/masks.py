@@ -1,7 +1,7 @@
 """Masks of objects: overlaps, boxes, and masks within boxes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr import ops
@@ -164,6 +164,7 @@ def crop_masks(
     size: int | Sequence[int],
     *,
     indices: Any = None,
+    chainer: bool = False,
     box_format: str = "yxyx",
 ) -> Any:
     """Return the parts of masks in boxes, resized: the targets of a branch for masks.
@@ -181,6 +182,9 @@ def crop_masks(
         The height and width of the result; an integer if these are equal.
     indices
         The mask of each box, integers of shape ``(R,)``; by default, each box has its own.
+    chainer
+        Whether boxes are extended and rounded, and an element is 1 only if all pixels that it is
+        interpolated from are, as in ChainerCV's ``mask_to_segm``.
     box_format
         ``"yxyx"`` or ``"xyxy"``.
 
@@ -215,10 +219,31 @@ def crop_masks(
     masks, boxes = ops.astype(masks, "float32"), ops.astype(boxes, "float32")
     first = (1, 0) if box_format == "xyxy" else (0, 1)
     rows, columns = (
-        mean_weights(boxes[:, i], boxes[:, i + 2], 1.0, m, n, 0, False, "float32", most=-(-n // m))
+        _extended_weights(boxes[:, i], boxes[:, i + 2], m, n)
+        if chainer
+        else mean_weights(
+            boxes[:, i], boxes[:, i + 2], 1.0, m, n, 0, False, "float32", most=-(-n // m)
+        )
         for i, m, n in zip(first, shape, extents, strict=True)
     )
-    return region_products(masks[:, None], rows, columns, ops.astype(indices, "int64"))[:, 0]
+    found = region_products(masks[:, None], rows, columns, ops.astype(indices, "int64"))[:, 0]
+    return ops.astype(found > 1 - 1e-5, "float32") if chainer else found
+
+
+def _extended_weights(low: Any, high: Any, count: int, extent: int) -> Any:
+    """Return the weight of each pixel in ``count`` elements of a rounded box and its border."""
+    xp = array_module(low)
+    start, end = (part[:, None] for part in _rounded_ends(low, high, count, ops.round))
+    elements = xp.arange(count, dtype="float32")
+    position = (elements + 1.5) * ((end - start) / (count + 2)) - 0.5
+    position = start + ops.clip(position, 0, ops.maximum(end - start - 1, 0))
+    return ops.maximum(1 - ops.abs(position[:, :, None] - xp.arange(extent, dtype="float32")), 0)
+
+
+def _rounded_ends(low: Any, high: Any, count: int, rounded: Callable[[Any], Any]) -> Any:
+    """Return the rounded ends of a box of ``count`` elements with one more on each side."""
+    half, centre = (high - low) * 0.5 * ((count + 2) / count), (high + low) * 0.5
+    return rounded(centre - half), rounded(centre + half)
 
 
 @public("fdbr.vision")
@@ -303,9 +328,7 @@ def paste_masks(
 
 def _interpolation(low: Any, high: Any, count: int, extent: int, chainer: bool) -> Any:
     """Return the weight of each of ``count`` elements at each pixel, ``(…, extent, count)``."""
-    half, centre = (high - low) * 0.5 * ((count + 2) / count), (high + low) * 0.5
-    rounded = ops.round if chainer else ops.trunc
-    start, end = rounded(centre - half), rounded(centre + half)
+    start, end = _rounded_ends(low, high, count, ops.round if chainer else ops.trunc)
     length = ops.maximum(end - start + (0 if chainer else 1), 1)[..., None]
     xp, dtype = array_module(low), start.dtype
     offset = xp.arange(extent, dtype=dtype) - start[..., None]

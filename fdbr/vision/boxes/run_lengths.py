@@ -17,6 +17,7 @@ def encode_rle(masks: Any, *, compressed: bool = True) -> tuple[dict[str, Any], 
     """Return masks as run lengths.
 
     These are COCO's: the lengths of alternating runs of False and True, down the columns.
+    Masks on a GPU are moved to host memory.
 
     Parameters
     ----------

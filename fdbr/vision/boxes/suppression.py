@@ -3,10 +3,13 @@
 import numbers
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
+from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import is_short
 from fdbr.ops.nn.suppression import suppress
 from fdbr.ops.shape.creation import floating
@@ -25,6 +28,7 @@ def nms(
     *,
     labels: Any = None,
     limit: int | None = None,
+    chainer: bool = False,
     box_format: str = "yxyx",
 ) -> Any:
     """Return the indices of the boxes that overlap no kept box with a higher score.
@@ -49,6 +53,9 @@ def nms(
     limit
         The largest number of boxes to keep.  The result has then a fixed shape, so that `fdbr.jit`
         has one trace however many boxes are kept, and `fdbr.vmap` applies.
+    chainer
+        Whether a box with an overlap of exactly ``threshold`` is left out too, as in ChainerCV's
+        ``non_maximum_suppression``; torchvision keeps it.
     box_format
         ``"yxyx"`` or ``"xyxy"``, which have the same result.
 
@@ -84,7 +91,7 @@ def nms(
         raise TypeError(f"fdbr.vision.nms: scores must be real numbers, got {describe(scores)}")
     if labels is None:
         labels = array_module(scores).zeros(scores.shape, dtype="int32")
-    labels = ops.asarray(labels)
+    labels = beside(ops.asarray(labels), boxes)
     if dtype_kind(labels.dtype) not in "iu":
         raise TypeError(f"fdbr.vision.nms: labels must be integers, got {describe(labels)}")
     shape = tuple(boxes.shape[:-1])
@@ -103,5 +110,8 @@ def nms(
     most = shape[-1] if limit is None else integer("fdbr.vision.nms", "limit", limit, 0)
     boxes, scores = (ops.astype(v, "float32") if is_short(v) else v for v in (boxes, scores))
     scores = floating(scores)
+    if chainer:
+        # An overlap reaches the threshold if it exceeds the number before it.
+        threshold = np.nextafter(np.dtype(boxes.dtype).type(threshold), -np.inf)
     kept = suppress(boxes, scores, labels, threshold=float(threshold), limit=most)
     return kept if limit is not None else kept[kept >= 0]

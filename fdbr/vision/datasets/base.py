@@ -5,6 +5,7 @@ reader is a function of the example's number that can go to other processes: `Fr
 an example has in files of its own, `Rows` for what an index has told about all examples.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,9 +18,9 @@ from fdbr.core.array_modules import lock
 from fdbr.core.devices import optional
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.train.data.files.images import read_image
 from fdbr.train.data.sequences import View
 from fdbr.vision.boxes.masks import masks_to_boxes
+from fdbr.vision.files import read_image
 
 __all__ = [
     "Examples",
@@ -29,7 +30,7 @@ __all__ = [
     "Layout",
     "Rows",
     "choice",
-    "files_of",
+    "examples_of",
     "instances_of",
     "lines_of",
     "lookup",
@@ -149,20 +150,29 @@ class FromFiles:
                 f"{self.function}: {error.filename or paths[0]} is missing; example {index} "
                 "needs it"
             ) from error
-        except Exception as error:  # parsers of damaged files raise what they happen to meet
+        except Exception as error:  # damaged files raise all types of exceptions
             raise ValueError(
                 f"{self.function}: example {index} ({', '.join(paths)}) is damaged: {error}"
             ) from error
 
 
-def files_of(
-    function: str, root: str, names: Sequence[str], parse: Any, *places: tuple[str, str]
-) -> FromFiles:
-    """A reader of the files that have an example's name, each in a folder, with a suffix."""
-    files = tuple(
-        tuple(os.path.join(folder, name + end) for name in names) for folder, end in places
-    )
-    return FromFiles(function, root, files, parse)
+def examples_of(
+    function: str,
+    root: str,
+    names: Sequence[str],
+    classes: Sequence[str],
+    fields: Mapping[Any, tuple[Any, ...]],
+) -> Examples:
+    """A data set of files that have an example's name.
+
+    ``fields`` has for some fields their parser, and for each of its arguments the folder and the
+    suffix of the files.
+    """
+    readers = []
+    for keys, (parse, *places) in fields.items():
+        files = tuple(tuple(os.path.join(at, name + end) for name in names) for at, end in places)
+        readers.append((keys, FromFiles(function, root, files, parse)))
+    return Examples(function, tuple(readers), len(names), tuple(classes))
 
 
 @attrs.frozen(eq=False)
@@ -220,18 +230,18 @@ def lookup(ids: Sequence[int], ignored: Sequence[int] = ()) -> Any:
 
 def read_picture(path: str) -> tuple[Any]:
     """Return a picture as the field ``image``: red, green and blue, float32 from 0 to 255."""
-    return (read_image(path).astype(np.float32),)
+    return (read_image(path),)
 
 
 @public("fdbr.vision.datasets")
-def read_label_map(path: str | os.PathLike[str]) -> Any:
+def read_label_map(path: Any) -> Any:
     """Return the numbers in a picture of one channel, such as the class of each pixel.
 
     Parameters
     ----------
     path
         A file that Pillow reads: PNG with a palette, whose colours are not used, or with grey
-        values of 1, 8, 16 or 32 bits.
+        values of 1, 8, 16 or 32 bits; or an object that has ``read``.
 
     Returns
     -------
@@ -256,7 +266,7 @@ def read_label_map(path: str | os.PathLike[str]) -> Any:
     array([[  0,   1, 255]], dtype=int32)
     """
     pillow = optional("vision.datasets.read_label_map", "PIL.Image", "vision")
-    with open(path, "rb") as file:
+    with contextlib.nullcontext(path) if hasattr(path, "read") else open(path, "rb") as file:
         try:
             with pillow.open(file) as image:
                 mode, numbers = image.mode, np.asarray(image)

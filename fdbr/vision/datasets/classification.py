@@ -9,7 +9,7 @@ import numpy as np
 from fdbr.core.array_modules import lock
 from fdbr.core.devices import optional
 from fdbr.errors.public import public
-from fdbr.train.data.files.images import image_folder, read_image
+from fdbr.train.data.files.images import image_folder
 from fdbr.vision.datasets.base import (
     Examples,
     Folder,
@@ -22,6 +22,7 @@ from fdbr.vision.datasets.base import (
     read_picture,
 )
 from fdbr.vision.datasets.labels import cub_label_names
+from fdbr.vision.files import read_image
 
 __all__ = ["cub", "label_folder", "online_products"]
 
@@ -208,15 +209,11 @@ def online_products(folder: Folder, split: str = "train") -> Any:
         raise ValueError(f"{function}: {path} is damaged: {error}") from None
     columns = lock(np.array(classes, np.int32).reshape(-1, 2).T.copy())
     pictures = tuple(row[3] for row in rows)
-    return Examples(
-        function,
-        (
-            (("image",), FromFiles(function, root, (pictures,), read_picture)),
-            (("label", "super_label"), Rows(tuple(columns), None, path)),
-        ),
-        len(pictures),
-        (),
+    readers = (
+        (("image",), FromFiles(function, root, (pictures,), read_picture)),
+        (("label", "super_label"), Rows(tuple(columns), None, path)),
     )
+    return Examples(function, readers, len(pictures), ())
 
 
 # --- folders ------------------------------------------------------------------------
@@ -279,16 +276,12 @@ def label_folder(
     ]
     pictures = tuple(images.names[i] for i in kept)
     read = read_picture if color else _read_grey
-    return Examples(
-        function,
-        (
-            (("image",), FromFiles(function, images.root, (pictures,), read)),
-            (("label",), Rows((lock(labels[kept]),))),
-        ),
-        len(kept),
-        tuple(classes),
+    readers = (
+        (("image",), FromFiles(function, images.root, (pictures,), read)),
+        (("label",), Rows((lock(labels[kept]),))),
     )
+    return Examples(function, readers, len(kept), tuple(classes))
 
 
 def _read_grey(path: str) -> tuple[Any]:
-    return (read_image(path, "L").astype(np.float32),)
+    return (read_image(path, color=False),)

@@ -12,9 +12,9 @@ import numpy as np
 from fdbr.core.array_modules import lock
 from fdbr.core.devices import optional
 from fdbr.errors.public import public
-from fdbr.train.data.files.images import read_image
 from fdbr.vision.boxes.run_lengths import decode_rle
 from fdbr.vision.datasets.base import Examples, Folder, FromFiles, Layout, Rows, read_picture
+from fdbr.vision.files import read_image
 
 __all__ = ["coco_boxes", "coco_instances", "coco_keypoints", "coco_panoptic", "coco_segmentation"]
 
@@ -76,7 +76,7 @@ def coco_boxes(
     ...     return vision.datasets.coco_boxes(folder, annotations="labels.json", images="photos")
     """
     function = "fdbr.vision.datasets.coco_boxes"
-    index = _Index.read(function, folder, split, year, "instances", annotations, images)
+    index = _Index.read(function, "instances", folder, split, year, annotations, images)
     return index.examples(index.objects(use_crowded)[0])
 
 
@@ -110,7 +110,7 @@ def coco_instances(
         (``pip install 'fdbr[vision]'``).
     """
     function = "fdbr.vision.datasets.coco_instances"
-    index = _Index.read(function, folder, split, year, "instances", annotations, images)
+    index = _Index.read(function, "instances", folder, split, year, annotations, images)
     objects, (rows, bounds) = index.objects(use_crowded)
     texts = []
     for row in rows:
@@ -150,7 +150,7 @@ def coco_keypoints(
         As for `coco_boxes`.
     """
     function = "fdbr.vision.datasets.coco_keypoints"
-    index = _Index.read(function, folder, split, year, "person_keypoints", annotations, images)
+    index = _Index.read(function, "person_keypoints", folder, split, year, annotations, images)
     objects, (rows, bounds) = index.objects(use_crowded)
     named = index.content["categories"][:1]
     count = len(named[0].get("keypoints", ())) if named else 0
@@ -181,17 +181,26 @@ class _Index:
     def read(
         cls,
         function: str,
+        name: str,
         folder: Folder,
         split: str,
         year: str,
-        name: str,
         annotations: Folder | None,
         images: Folder | None,
     ) -> "_Index":
-        path, pictures = _paths(function, folder, split, year, name, annotations, images)
+        pictures = f"{'val' if 'val' in split else split}{year}"
+        listed = os.fspath(annotations or f"annotations/{name}_{split}{year}.json")
+        tree = f"{listed} and {images or pictures + ' or images/' + pictures}"
+        layout = Layout("COCO", (), tree, _SOURCE)
+        root = layout.find(function, folder, listed)
+        places = [os.fspath(images)] if images is not None else [pictures, f"images/{pictures}"]
+        found = [place for place in places if Path(root, place).is_dir()]
+        if not found:
+            layout.find(function, folder, places[0])
+        path = os.path.join(root, listed)
         content = _content(function, path)
-        listed = tuple(sorted(content["images"], key=lambda one: one["id"]))
-        return cls(function, path, content, listed, pictures)
+        ordered = tuple(sorted(content["images"], key=lambda one: one["id"]))
+        return cls(function, path, content, ordered, os.path.join(root, found[0]))
 
     def wrong(self, row: Mapping[str, Any], problem: str) -> ValueError:
         """The error for an annotation; it has the example's number if there is an example."""
@@ -262,43 +271,14 @@ class _Index:
         """The data set of the pictures and of other readers."""
         names = tuple(one["file_name"] for one in self.images)
         ids = lock(np.array([one["id"] for one in self.images], np.int64))
-        return Examples(
-            self.function,
-            (
-                (("image",), FromFiles(self.function, self.pictures, (names,), read_picture)),
-                *readers,
-                (("image_id",), Rows((ids,))),
-            ),
-            len(names),
-            tuple(one["name"] for one in self.content["categories"]),
-        )
+        classes = tuple(one["name"] for one in self.content["categories"])
+        pictures = FromFiles(self.function, self.pictures, (names,), read_picture)
+        whole = (("image",), pictures), *readers, (("image_id",), Rows((ids,)))
+        return Examples(self.function, whole, len(names), classes)
 
 
 def _are_numbers(*values: Any) -> bool:
     return all(isinstance(value, int | float) for value in values)
-
-
-def _paths(
-    function: str,
-    folder: Folder,
-    split: str,
-    year: str,
-    name: str,
-    annotations: Folder | None,
-    images: Folder | None,
-) -> tuple[str, str]:
-    """The file of annotations and the folder of pictures."""
-    pictures = f"{'val' if 'val' in split else split}{year}"
-    listed = os.fspath(annotations or f"annotations/{name}_{split}{year}.json")
-    layout = Layout(
-        "COCO", (), f"{listed} and {images or pictures + ' or images/' + pictures}", _SOURCE
-    )
-    root = layout.find(function, folder, listed)
-    places = [os.fspath(images)] if images is not None else [pictures, f"images/{pictures}"]
-    found = [place for place in places if Path(root, place).is_dir()]
-    if not found:
-        layout.find(function, folder, places[0])
-    return os.path.join(root, listed), os.path.join(root, found[0])
 
 
 def _content(function: str, path: str) -> Mapping[str, Any]:
@@ -404,7 +384,8 @@ def coco_panoptic(
     Kirillov et al., "Panoptic Segmentation", CVPR 2019.
     """
     function = "fdbr.vision.datasets.coco_panoptic"
-    index, rows, bounds = _panoptic(function, folder, split, year, annotations, images)
+    index = _Index.read(function, "panoptic", folder, split, year, annotations, images)
+    index, rows, bounds = _segments_of(index)
     objects = _OBJECTS, Rows(index.columns(rows), bounds, index.path)
     positions = np.arange(len(rows)) - np.repeat(bounds[:-1], np.diff(bounds))
     return index.examples(_maps(index, rows, bounds, "segment_map", positions), objects)
@@ -437,20 +418,13 @@ def coco_segmentation(
         As for `coco_panoptic`.
     """
     function = "fdbr.vision.datasets.coco_segmentation"
-    index, rows, bounds = _panoptic(function, folder, split, year, annotations, images)
+    index = _Index.read(function, "panoptic", folder, split, year, annotations, images)
+    index, rows, bounds = _segments_of(index)
     return index.examples(_maps(index, rows, bounds, "label_map", index.labels(rows)))
 
 
-def _panoptic(
-    function: str,
-    folder: Folder,
-    split: str,
-    year: str,
-    annotations: Folder | None,
-    images: Folder | None,
-) -> tuple[_Index, list[Mapping[str, Any]], Any]:
-    """The index of a file of panoptic annotations, its segments, and their bounds."""
-    index = _Index.read(function, folder, split, year, "panoptic", annotations, images)
+def _segments_of(index: _Index) -> tuple[_Index, list[Mapping[str, Any]], Any]:
+    """The index of the pictures that have a map, their segments, and the bounds of each one's."""
     maps: dict[Any, Mapping[str, Any]] = {}
     for row in index.grouped(index.content["annotations"])[0]:
         if not isinstance(row.get("segments_info"), list) or "file_name" not in row:

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core.array_modules import lock
+from fdbr import ops
+from fdbr.core.array_modules import array_module, lock, on_device
 from fdbr.errors.public import public
 from fdbr.vision.results import Truths, pad
 
@@ -51,7 +52,7 @@ def collate(examples: list[Any], size: int | None = None) -> tuple[Any, Any]:
         raise ValueError(f"{name}: there are no examples")
     images = [example["image"] for example in examples]
     if len({image.shape for image in images}) == 1:
-        images = lock(np.stack(images))
+        images = lock(ops.stack(images))
     first = examples[0]
     if "labels" in first and "boxes" in first:
         columns = {
@@ -67,7 +68,8 @@ def collate(examples: list[Any], size: int | None = None) -> tuple[Any, Any]:
         )
     maps = [example["label_map"] for example in examples]
     height, width = (max(extents) for extents in zip(*(one.shape for one in maps), strict=True))
-    padded = np.full((len(maps), height, width), -1, np.int32)
-    for row, one in zip(padded, maps, strict=True):
-        row[: one.shape[0], : one.shape[1]] = one
+    with on_device(*maps):
+        padded = array_module(*maps).full((len(maps), height, width), -1, dtype=np.int32)
+        for row, one in zip(padded, maps, strict=True):
+            row[: one.shape[0], : one.shape[1]] = one
     return images, lock(padded)

@@ -16,7 +16,6 @@ from fdbr.vision.datasets.base import (
     FromFiles,
     LabelMap,
     Rows,
-    files_of,
     lookup,
     read_picture,
 )
@@ -95,15 +94,10 @@ def box_table(
     bounds = np.searchsorted(owners[order], np.arange(len(pictures) + 1))
     boxes = np.array(numbers, np.float32)[order]
     found = np.array([names.index(labels[i]) for i in order], np.int32)
-    return Examples(
-        function,
-        (
-            (("image",), FromFiles(function, os.fspath(images), (tuple(pictures),), read_picture)),
-            (("boxes", "labels"), Rows((lock(boxes), lock(found)), lock(bounds), path)),
-        ),
-        len(pictures),
-        tuple(names),
-    )
+    files = FromFiles(function, os.fspath(images), (tuple(pictures),), read_picture)
+    rows_of = Rows((lock(boxes), lock(found)), lock(bounds), path)
+    readers = (("image",), files), (("boxes", "labels"), rows_of)
+    return Examples(function, readers, len(pictures), tuple(names))
 
 
 def _rows(where: str, table: Any, columns: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -179,13 +173,10 @@ def map_folder(
     if missing := [name for name in names if name not in beside]:
         raise FileNotFoundError(f"{function}: {images} has no picture for {missing[0]}.png")
     pictures = tuple(beside[name] for name in names)
+    listed = tuple(f"{name}.png" for name in names)
     parse = LabelMap(lookup(range(len(classes)), ignored))
-    return Examples(
-        function,
-        (
-            (("image",), FromFiles(function, os.fspath(images), (pictures,), read_picture)),
-            (("label_map",), files_of(function, os.fspath(maps), names, parse, ("", ".png"))),
-        ),
-        len(names),
-        tuple(classes),
+    readers = (
+        (("image",), FromFiles(function, os.fspath(images), (pictures,), read_picture)),
+        (("label_map",), FromFiles(function, os.fspath(maps), (listed,), parse)),
     )
+    return Examples(function, readers, len(names), tuple(classes))

@@ -12,6 +12,7 @@ from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.train.data.reading import count_of, example_of, in_epoch
 from fdbr.train.data.sequences import View, map_examples
+from fdbr.vision.transforms.fields import host_array
 
 __all__ = ["mix_up", "mix_up_pairs", "pair_indices", "siamese_pairs"]
 
@@ -88,7 +89,7 @@ def pair_indices(
 
 
 def _labels(name: str, argument: str, labels: Any) -> Any:
-    labels = np.asarray(labels)
+    labels = host_array(f"{name}: {argument}", labels)
     if labels.ndim != 1 or not labels.size or labels.dtype.kind not in "iu":
         raise ValueError(
             f"{name}: {argument} must be the integer labels of all examples, of one axis, got "
@@ -259,7 +260,7 @@ def mix_up(key: Any, first: Any, second: Any, classes: int, alpha: float = 1.0) 
     classes = integer(name, "classes", classes, least=1)
     if not alpha > 0:
         raise ValueError(f"{name}: alpha must be above 0, got {alpha}")
-    images = [np.asarray(one["image"]) for one in (first, second)]
+    images = [host_array(f"{name}: an image", one["image"]) for one in (first, second)]
     if images[0].shape != images[1].shape:
         raise ValueError(
             f"{name}: the images must have one shape, got {images[0].shape} and {images[1].shape}"

@@ -12,7 +12,7 @@ from fdbr.vision.datasets.base import (
     LabelMap,
     Layout,
     choice,
-    files_of,
+    examples_of,
     lines_of,
     lookup,
     read_picture,
@@ -91,15 +91,11 @@ def camvid(folder: Folder, split: str = "train") -> Any:
         pairs.append(pair)
     pictures, maps = zip(*pairs, strict=True)
     parse = LabelMap(lookup(range(11), ignored=[11]))
-    return Examples(
-        function,
-        (
-            (("image",), FromFiles(function, root, (pictures,), read_picture)),
-            (("label_map",), FromFiles(function, root, (maps,), parse)),
-        ),
-        len(pairs),
-        camvid_label_names,
+    readers = (
+        (("image",), FromFiles(function, root, (pictures,), read_picture)),
+        (("label_map",), FromFiles(function, root, (maps,), parse)),
     )
+    return Examples(function, readers, len(pairs), camvid_label_names)
 
 
 # --- Cityscapes ---------------------------------------------------------------------
@@ -157,15 +153,12 @@ def cityscapes(
     names = names_in(function, root, maps, ending)
     ignored = sorted(set(range(34)).difference(CITYSCAPES_IDS))
     table = lookup(CITYSCAPES_IDS, [*ignored, 255]) if ignore_labels else lookup(range(34), [255])
-    return Examples(
-        function,
-        (
-            (("image",), files_of(function, root, names, read_picture, (pictures, _LEFT))),
-            (("label_map",), files_of(function, root, names, LabelMap(table), (maps, ending))),
-        ),
-        len(names),
-        cityscapes_label_names if ignore_labels else (),
-    )
+    fields = {
+        ("image",): (read_picture, (pictures, _LEFT)),
+        ("label_map",): (LabelMap(table), (maps, ending)),
+    }
+    classes = cityscapes_label_names if ignore_labels else ()
+    return examples_of(function, root, names, classes, fields)
 
 
 _LEFT = "_leftImg8bit.png"
@@ -201,8 +194,7 @@ def cityscapes_images(folder: Folder, split: str = "test") -> Any:
 def _pictures(function: str, root: str, folder: str, ending: str) -> Examples:
     """The pictures in and below a folder."""
     names = names_in(function, root, folder, ending)
-    read = files_of(function, root, names, read_picture, (folder, ending))
-    return Examples(function, ((("image",), read),), len(names), ())
+    return examples_of(function, root, names, (), {("image",): (read_picture, (folder, ending))})
 
 
 # --- ADE20K -------------------------------------------------------------------------
@@ -255,15 +247,11 @@ def ade20k(folder: Folder, split: str = "train") -> Any:
     root = _ADE20K.find(function, folder, pictures, maps)
     names = names_in(function, root, pictures, ".jpg")
     parse = LabelMap(lookup(range(1, 151), ignored=[0]))
-    return Examples(
-        function,
-        (
-            (("image",), files_of(function, root, names, read_picture, (pictures, ".jpg"))),
-            (("label_map",), files_of(function, root, names, parse, (maps, ".png"))),
-        ),
-        len(names),
-        ade20k_label_names,
-    )
+    fields = {
+        ("image",): (read_picture, (pictures, ".jpg")),
+        ("label_map",): (parse, (maps, ".png")),
+    }
+    return examples_of(function, root, names, ade20k_label_names, fields)
 
 
 @public("fdbr.vision.datasets")

@@ -11,11 +11,10 @@ import scipy.io
 
 from fdbr.errors.public import public
 from fdbr.vision.datasets.base import (
-    Examples,
     Folder,
     LabelMap,
     Layout,
-    files_of,
+    examples_of,
     instances_of,
     lines_of,
     lookup,
@@ -104,16 +103,11 @@ def voc_boxes(
     function = "fdbr.vision.datasets.voc_boxes"
     root, names = _voc(function, folder, split, year, "Main")
     parse = functools.partial(_objects, tuple(c.lower() for c in classes), use_difficult)
-    files = functools.partial(files_of, function, root, names)
-    return Examples(
-        function,
-        (
-            (("image",), files(read_picture, ("JPEGImages", ".jpg"))),
-            (("boxes", "labels", "difficult"), files(parse, ("Annotations", ".xml"))),
-        ),
-        len(names),
-        tuple(classes),
-    )
+    boxes = {("boxes", "labels", "difficult"): (parse, ("Annotations", ".xml"))}
+    return examples_of(function, root, names, classes, _PICTURES | boxes)
+
+
+_PICTURES: dict[Any, Any] = {("image",): (read_picture, ("JPEGImages", ".jpg"))}
 
 
 def _objects(classes: tuple[str, ...], use_difficult: bool, path: str) -> tuple[Any, ...]:
@@ -167,17 +161,9 @@ def voc_segmentation(folder: Folder, split: str = "train", year: str = "2012") -
     """
     function = "fdbr.vision.datasets.voc_segmentation"
     root, names = _voc(function, folder, split, year, "Segmentation")
-    files = functools.partial(files_of, function, root, names)
     parse = LabelMap(lookup(range(21), ignored=[255]))
-    return Examples(
-        function,
-        (
-            (("image",), files(read_picture, ("JPEGImages", ".jpg"))),
-            (("label_map",), files(parse, ("SegmentationClass", ".png"))),
-        ),
-        len(names),
-        voc_segmentation_label_names,
-    )
+    maps = {("label_map",): (parse, ("SegmentationClass", ".png"))}
+    return examples_of(function, root, names, voc_segmentation_label_names, _PICTURES | maps)
 
 
 @public("fdbr.vision.datasets")
@@ -202,17 +188,9 @@ def voc_instances(folder: Folder, split: str = "train", year: str = "2012") -> A
     """
     function = "fdbr.vision.datasets.voc_instances"
     root, names = _voc(function, folder, split, year, "Segmentation")
-    files = functools.partial(files_of, function, root, names)
-    places = ("SegmentationClass", ".png"), ("SegmentationObject", ".png")
-    return Examples(
-        function,
-        (
-            (("image",), files(read_picture, ("JPEGImages", ".jpg"))),
-            (("boxes", "labels", "masks"), files(_voc_instances, *places)),
-        ),
-        len(names),
-        voc_label_names,
-    )
+    maps = ("SegmentationClass", ".png"), ("SegmentationObject", ".png")
+    objects = {("boxes", "labels", "masks"): (_voc_instances, *maps)}
+    return examples_of(function, root, names, voc_label_names, _PICTURES | objects)
 
 
 def _voc_instances(class_path: str, object_path: str) -> tuple[Any, ...]:
@@ -260,19 +238,11 @@ def sbd_instances(folder: Folder, split: str = "train") -> Any:
     function = "fdbr.vision.datasets.sbd_instances"
     root = _SBD.find(function, folder, "img", "cls", "inst")
     names = _sbd_names(function, root, split)
-    files = functools.partial(files_of, function, root, names)
-    return Examples(
-        function,
-        (
-            (("image",), files(read_picture, ("img", ".jpg"))),
-            (
-                ("boxes", "labels", "masks"),
-                files(_sbd_instances, ("cls", ".mat"), ("inst", ".mat")),
-            ),
-        ),
-        len(names),
-        voc_label_names,
-    )
+    fields = {
+        ("image",): (read_picture, ("img", ".jpg")),
+        ("boxes", "labels", "masks"): (_sbd_instances, ("cls", ".mat"), ("inst", ".mat")),
+    }
+    return examples_of(function, root, names, voc_label_names, fields)
 
 
 def _sbd_names(function: str, root: str, split: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 matplotlib is imported when something is drawn: ``pip install 'fdbr[vision]'``.  Functions take
 ``ax``, so that several draw on the same axes, and the image `None` draws what is in it alone.
+Arrays on a GPU are moved to host memory.
 """
 
 from fdbr.vision.drawing.axes import (

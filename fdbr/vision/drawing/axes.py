@@ -166,7 +166,8 @@ def draw_boxes(
     >>> tuple(map(float, ax.patches[0].get_xy())), ax.texts[0].get_text()
     ((2.0, 1.0), 'cat')
     """
-    if np.ndim(boxes) != 2 or np.shape(boxes)[1] != 4:
+    boxes = to_numpy(boxes)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise ValueError(
             f"fdbr.vision.drawing.draw_boxes: boxes must have the shape (R, 4), got "
             f"{describe(boxes)}"
@@ -211,23 +212,14 @@ def draw_instances(
 
     Parameters
     ----------
-    image
-        Shape ``(3, H, W)``, colours from 0 to 255; `None` draws masks alone.
+    image, labels, scores, names, sort_by_score, ax
+        As for `draw_boxes`.
     masks
         Shape ``(R, H, W)``, bool.
-    labels, scores
-        Shape ``(R,)``, or `None`.
-    names
-        The names of the classes; without them, labels are not written.
     colors
-        For each mask red, green and blue, from 0 to 255; if there are fewer, they are used again.
-        By default those of `label_colors` from 1.
+        As for `draw_boxes`; by default those of `label_colors` from 1.
     alpha
         How opaque masks are, from 0 to 1.
-    sort_by_score
-        Whether masks with higher scores are drawn in front of others; otherwise the last are.
-    ax
-        As for `draw_image`.
 
     Returns
     -------
@@ -249,7 +241,8 @@ def draw_instances(
     >>> ax.images[1].get_array()[0, 0].tolist()
     [128, 0, 0, 178]
     """
-    if np.ndim(masks) != 3 or (image is not None and masks.shape[1:] != image.shape[1:]):
+    masks = to_numpy(masks)
+    if masks.ndim != 3 or (image is not None and masks.shape[1:] != image.shape[1:]):
         raise ValueError(
             "fdbr.vision.drawing.draw_instances: masks must have the shape (R, H, W) of an image "
             f"{describe(image)}, got {describe(masks)}"
@@ -268,8 +261,15 @@ def draw_instances(
     for box, shade, caption in zip(masks_to_boxes(masks), shades, captions, strict=True):
         if caption:
             style = {"facecolor": shade, "alpha": alpha, "pad": 2, "edgecolor": "none"}
-            place = (box[1] + box[3]) / 2, box[0]
-            ax.text(*place, caption, style="italic", fontsize=8, color="white", bbox=style)
+            ax.text(
+                (box[1] + box[3]) / 2,
+                box[0],
+                caption,
+                style="italic",
+                fontsize=8,
+                color="white",
+                bbox=style,
+            )
     return ax
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.core.array_modules import to_numpy
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 
@@ -35,7 +36,7 @@ def label_colors(labels: Any) -> Any:
     >>> drawing.label_colors([0, 1, 2, 15]).tolist()
     [[0, 0, 0], [128, 0, 0], [0, 128, 0], [192, 128, 128]]
     """
-    numbers = np.asarray(labels)
+    numbers = to_numpy(labels)
     if numbers.size == 0:
         return np.zeros((0, 3), np.uint8)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.min() < 0:

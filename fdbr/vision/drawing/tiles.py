@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.core.array_modules import to_numpy
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 
@@ -44,7 +45,8 @@ def tile_images(images: Any, columns: int, pad: int | tuple[int, int] = 2, fill:
             [2, 0]]])
     """
     where = "fdbr.vision.drawing.tile_images"
-    shapes = {np.shape(image) for image in images}
+    images = [to_numpy(image) for image in images]
+    shapes = {image.shape for image in images}
     if len(shapes) != 1 or len(next(iter(shapes))) != 3:
         raise ValueError(
             f"{where}: images must have one shape (C, H, W), got {sorted(shapes) or 'none'}"

@@ -1,4 +1,7 @@
-"""Measures of detectors and segmenters: of VOC, of COCO, and of label maps."""
+"""Measures of detectors and segmenters: of VOC, of COCO, and of label maps.
+
+They are computed in host memory, where they move predictions and truths that lie on a GPU.
+"""
 
 from fdbr.vision.evaluation.coco import detection_coco, instances_coco, keypoints_coco
 from fdbr.vision.evaluation.label_maps import (

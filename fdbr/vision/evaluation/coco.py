@@ -82,16 +82,16 @@ class COCO:
 
     def record(self, i: int, found: Mapping[str, Any], true: Mapping[str, Any]) -> Any:
         """Return the annotations of an image, predicted and true, and its size."""
-        kind = self.classes, self.box_format
+        form = self.classes, self.box_format
         needed = {
             "boxes": ("boxes", "labels"),
             "masks": ("masks", "labels"),
             "points": ("boxes", "labels", "points", "visible"),
         }[self.by]
         true = checked(
-            self, i, "truths", true, needed, ("crowded", "areas", *self._also(true)), *kind
+            self, i, "truths", true, needed, ("crowded", "areas", *self._also(true)), *form
         )
-        found = checked(self, i, "predicted", found, (self.by, "labels", "scores"), (), *kind)
+        found = checked(self, i, "predicted", found, (self.by, "labels", "scores"), (), *form)
         if self.by == "masks":
             check_same_size(self.where, i, found, true)
         if self.by == "points":
@@ -136,7 +136,8 @@ class COCO:
             columns["keypoints"] = triples.reshape(len(points), 3 * points.shape[1]).tolist()
             columns["num_keypoints"] = visible.sum(axis=1).tolist()
             if "visible" not in of:  # predictions have the box of their points, as in pycocotools
-                boxes = np.concatenate([f(points, axis=1) for f in (_least, _most)], axis=-1)
+                ends = points.min(1, initial=np.inf), points.max(1, initial=-np.inf)
+                boxes = np.concatenate(ends, axis=-1) if points.size else np.zeros((len(points), 4))
         if boxes is not None:
             extents = boxes[:, 2:] - boxes[:, :2]
             columns["bbox"] = np.concatenate([boxes[:, 1::-1], extents[:, ::-1]], axis=1).tolist()
@@ -187,14 +188,6 @@ class COCO:
             key = f"{name}/iou={iou}/area={area}/max_dets={most}"
             figures |= {key: each, "m" + key: mean(each)}
         return figures | {"existent_labels": np.array(labels, np.int32), "coco_eval": run}
-
-
-def _least(points: Any, axis: int) -> Any:
-    return points.min(axis=axis, initial=np.inf) if points.size else np.zeros((len(points), 2))
-
-
-def _most(points: Any, axis: int) -> Any:
-    return points.max(axis=axis, initial=-np.inf) if points.size else np.zeros((len(points), 2))
 
 
 @public(_ROOM)

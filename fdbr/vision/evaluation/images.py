@@ -8,21 +8,14 @@ import numpy as np
 
 from fdbr.core.array_modules import to_numpy
 from fdbr.errors.checks import describe
+from fdbr.vision.transforms.fields import OBJECT_AXES
 
 __all__ = ["Measure", "checked", "fields_of_image", "measured"]
 
 _END = object()
 
 _SHAPES: dict[str, tuple[str | int, ...]] = {
-    "boxes": ("R", 4),
-    "labels": ("R",),
-    "scores": ("R",),
-    "masks": ("R", "H", "W"),
-    "points": ("R", "K", 2),
-    "visible": ("R", "K"),
-    "difficult": ("R",),
-    "crowded": ("R",),
-    "areas": ("R",),
+    **{name: ("R", *axes) for name, axes in OBJECT_AXES.items()},
     "label_map": ("H", "W"),
 }
 _DTYPES = {"labels": ("ui", "integers"), "label_map": ("ui", "integers")} | dict.fromkeys(
@@ -113,7 +106,11 @@ def _columns(measure: Measure, side: str, names: tuple[str, ...], values: Any) -
             f"tuple with the fields {', '.join(names)}, got {describe(values)}"
             + (f" of {len(values)}" if isinstance(values, tuple | list) else "")
         )
-    columns = {name: column for name, column in columns.items() if column is not None}
+    columns = {
+        name: to_numpy(column) if hasattr(column, "ndim") else column  # padded: moved at once
+        for name, column in columns.items()
+        if column is not None
+    }
     for name, column in columns.items():
         if not isinstance(column, Iterable):
             raise TypeError(

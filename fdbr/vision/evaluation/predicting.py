@@ -19,7 +19,8 @@ def predict_each(
     """Yield for each example the prediction of its image, and the example.
 
     One batch of examples is held at a time, so that the functions of this module measure a data
-    set that does not fit into memory: ``detection_voc(predict_each(model.predict, dataset))``.
+    set that does not fit into memory: ``detection_voc(predict_each(model.predict, dataset))``.  A
+    model on a GPU is given images there: ``lambda images: model.predict(fdbr.device_put(images))``.
 
     Parameters
     ----------

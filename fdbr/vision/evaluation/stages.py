@@ -41,7 +41,6 @@ def _stage(
     every: Condition,
     prefix: str,
     name: str,
-    *,
     batch: int,
     jit: bool,
     label_names: Sequence[str] | None,
@@ -104,7 +103,7 @@ def evaluate_detection_voc(
     iou: float = 0.5,
     eleven_points: bool = False,
 ) -> Stage:
-    """A stage that adds the average precision of a detector to some reports, as VOC measures it.
+    """Make a stage that adds the average precision of a detector to reports, as VOC measures it.
 
     One batch of images is held at a time.  With ``comm``, each rank predicts its share of the data
     set, and all ranks get the figures that one process would have got.
@@ -164,10 +163,8 @@ def evaluate_detection_voc(
     {'loss': 0.5, 'test/map': 1.0, 'test/ap/cat': 1.0}
     """
     measure = VOC(f"{_ROOM}.evaluate_detection_voc", "boxes", iou, eleven_points)
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -185,7 +182,7 @@ def evaluate_instances_voc(
     iou: float = 0.5,
     eleven_points: bool = False,
 ) -> Stage:
-    """A stage that adds the average precision of instance masks to some reports, as in VOC.
+    """Make a stage that adds the average precision of instance masks to reports, as in VOC.
 
     Parameters
     ----------
@@ -210,10 +207,8 @@ def evaluate_instances_voc(
     >>> stage = evaluate(lambda state: state[0], [{"image": ..., "masks": ..., "labels": ...}])
     """
     measure = VOC(f"{_ROOM}.evaluate_instances_voc", "masks", iou, eleven_points)
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -229,7 +224,7 @@ def evaluate_detection_coco(
     label_names: Sequence[str] | None = None,
     comm: Communicator | None = None,
 ) -> Stage:
-    """A stage that adds the figures of a detector to some reports, as COCO measures them.
+    """Make a stage that adds the figures of a detector to reports, as COCO measures them.
 
     Parameters
     ----------
@@ -258,10 +253,8 @@ def evaluate_detection_coco(
     >>> stage = evaluate(lambda state: state[0], [{"image": ..., "boxes": ..., "labels": ...}])
     """
     measure = COCO(f"{_ROOM}.evaluate_detection_coco", "boxes")
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -277,7 +270,7 @@ def evaluate_instances_coco(
     label_names: Sequence[str] | None = None,
     comm: Communicator | None = None,
 ) -> Stage:
-    """A stage that adds the figures of instance masks to some reports, as COCO measures them.
+    """Make a stage that adds the figures of instance masks to reports, as COCO measures them.
 
     Masks are kept as run lengths until all images are predicted.
 
@@ -304,10 +297,8 @@ def evaluate_instances_coco(
     >>> stage = evaluate(lambda state: state[0], [{"image": ..., "masks": ..., "labels": ...}])
     """
     measure = COCO(f"{_ROOM}.evaluate_instances_coco", "masks")
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -324,7 +315,7 @@ def evaluate_keypoints_coco(
     comm: Communicator | None = None,
     sigmas: Any = None,
 ) -> Stage:
-    """A stage that adds the figures of keypoints to some reports, as COCO measures them.
+    """Make a stage that adds the figures of keypoints to reports, as COCO measures them.
 
     Parameters
     ----------
@@ -351,10 +342,8 @@ def evaluate_keypoints_coco(
     >>> stage = evaluate(lambda state: state[0], [{"image": ..., "points": ...}])
     """
     measure = COCO(f"{_ROOM}.evaluate_keypoints_coco", "points", sigmas=sigmas)
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)
 
 
 @public(_ROOM)
@@ -370,7 +359,7 @@ def evaluate_segmentation(
     label_names: Sequence[str] | None = None,
     comm: Communicator | None = None,
 ) -> Stage:
-    """A stage that adds the overlaps and accuracies of a segmenter to some reports.
+    """Make a stage that adds the overlaps and accuracies of a segmenter to reports.
 
     Parameters
     ----------
@@ -402,7 +391,5 @@ def evaluate_segmentation(
     {'test/miou': 0.25, 'test/pixel_accuracy': 0.5, 'test/mean_class_accuracy': 0.5}
     """
     measure = Segmentation(f"{_ROOM}.evaluate_segmentation")
-    return _stage(
-        measure, model_of_state, dataset, every, prefix, name,
-        batch=batch, jit=jit, label_names=label_names, comm=comm,
-    )  # fmt: skip
+    given = model_of_state, dataset, every, prefix, name, batch, jit, label_names, comm
+    return _stage(measure, *given)

@@ -40,9 +40,9 @@ class VOC:
 
     def record(self, i: int, found: Mapping[str, Any], true: Mapping[str, Any]) -> Any:
         """Return the labels, scores and outcomes of predictions, and the labels to be found."""
-        kind = self.classes, self.box_format
-        found = checked(self, i, "predicted", found, (self.by, "labels", "scores"), (), *kind)
-        true = checked(self, i, "truths", true, (self.by, "labels"), ("difficult",), *kind)
+        form = self.classes, self.box_format
+        found = checked(self, i, "predicted", found, (self.by, "labels", "scores"), (), *form)
+        true = checked(self, i, "truths", true, (self.by, "labels"), ("difficult",), *form)
         check_same_size(self.where, i, found, true)
         labels, order = found["labels"], np.argsort(-found["scores"].astype(float), kind="stable")
         difficult = np.asarray(true.get("difficult", np.zeros(len(true["labels"]))), bool)

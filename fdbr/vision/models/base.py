@@ -1,38 +1,25 @@
 """The base classes of detectors and of segmenters."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import optree
 
 from fdbr import ops
 from fdbr.compiler import jit
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.nn.models.network import Network
+from fdbr.ops.devices import device_of
+from fdbr.pytrees.classes import NAMESPACE
 from fdbr.tree import frozen
+from fdbr.vision.models.resizing import Prepared, in_originals, normalized
+from fdbr.vision.results import Detections, unpad
 
 __all__ = ["Detector", "Prepared", "SegmentationLogits", "Segmenter", "resized"]
-
-
-class Prepared(NamedTuple):
-    """Images as the input of a network.
-
-    Attributes
-    ----------
-    batch
-        The images resized, normalised and extended to one size, shape ``(N, 3, H, W)``.
-    sizes
-        The height and width of each image within ``batch``, shape ``(N, 2)``, int32.
-    originals
-        The height and width of each image as it was given, shape ``(N, 2)``, int32.
-    """
-
-    batch: Any
-    sizes: Any
-    originals: Any
 
 
 @public("fdbr.vision.models")
@@ -40,8 +27,11 @@ class Prepared(NamedTuple):
 class Detector(Network, abc.ABC):
     """The base class of models that find objects: `predict` and `losses`.
 
-    A subclass defines `prepare`, `detect`, `finish` and `losses`.
+    A subclass defines `prepare`, `detect` and `losses`.
     """
+
+    _result: ClassVar[Any] = Detections
+    _by_size: ClassVar[bool] = False  # whether only images of one size share a batch
 
     @abc.abstractmethod
     def prepare(self, images: Any) -> Prepared:
@@ -54,36 +44,55 @@ class Detector(Network, abc.ABC):
         It is a pure function of arrays, so that `fdbr.jit` traces it once for a shape of batches.
         """
 
-    @abc.abstractmethod
     def finish(self, found: Any, prepared: Prepared) -> Any:
         """Return the ragged result of `detect` in pixels of the images that were given."""
+        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
 
+    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the objects in images.
+
+        R-CNN with a pyramid, RetinaNet and FCOS extend images of different sizes to one, as in
+        torchvision, which changes what is found a little; the detectors that only ChainerCV has
+        take those of one size together, and others one after the other.
 
         Parameters
         ----------
         images
             A sequence of arrays of shape ``(3, H, W)``, of any sizes, or an array of shape
-            ``(N, 3, H, W)``: red, green and blue from 0 to 255.
+            ``(N, 3, H, W)``: red, green and blue from 0 to 255.  They lie on the device of the
+            model, where `fdbr.device_put` moves them.
         jit
             Whether the network runs in `fdbr.jit`, which pays for many batches of one shape.
 
         Returns
         -------
         Detections, Instances or Keypoints
-            With tuples of one array for each image.
+            With tuples of one array for each image, on the device of the model.
 
         Raises
         ------
         ValueError, TypeError
-            If an image has another shape, no pixels, a dtype that holds no real numbers, or values
-            that are not finite; the message has its index.
+            If an image has another shape, no pixels, a dtype that holds no real numbers, lies on
+            another device, or has values that are not finite; the message has its index.  Values on
+            a GPU are not checked, because that would wait for them.
         """
-        images = checked_images(type(self).__name__, images)
-        prepared = self.prepare(images)
-        found = (_jitted_detect if jit else type(self).detect)(self, prepared.batch, prepared.sizes)
-        return self.finish(found, prepared)
+        images = checked_images(self, images)
+        if not len(images):
+            return self._result(*((),) * len(self._result._fields))
+        detect = _jitted_detect if jit else type(self).detect
+
+        def found_in(images: Any) -> Any:
+            prepared = self.prepare(images)
+            return self.finish(detect(self, prepared.batch, prepared.sizes), prepared)
+
+        if not self._by_size:
+            return found_in(images)
+        found: dict[int, Any] = {}
+        for members in _groups(images):
+            own = zip(*found_in([images[i] for i in members]), strict=True)
+            found |= zip(members, own, strict=True)
+        return self._result(*zip(*(found[i] for i in range(len(images))), strict=True))
 
     @abc.abstractmethod
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
@@ -95,7 +104,8 @@ class Detector(Network, abc.ABC):
             As for `predict`.
         truths
             The objects in the images, `Truths`: ragged, or padded so that under `fdbr.jit` another
-            number of objects needs no other trace.
+            number of objects needs no other trace.  Boxes and points lie on the device of the
+            images; labels, masks and ``visible`` are moved there.
         key
             A random key, which samples candidates and drops elements.
 
@@ -126,11 +136,7 @@ class Segmenter(Network):
         batch = images if hasattr(images, "ndim") else ops.stack(list(images))
         if np.dtype(batch.dtype).kind != "f":
             batch = ops.astype(batch, np.float32)
-        mean, std = (
-            array_module(batch).asarray(np.array(values, batch.dtype)[:, None, None])
-            for values in (self._mean, self._std)
-        )
-        return (batch - mean) / std
+        return normalized(batch, self._mean, self._std)
 
     def prepare(self, images: Any) -> Prepared:
         """Return images of one size as the input of the network."""
@@ -149,6 +155,7 @@ class Segmenter(Network):
         """Return the scores at the pixels of the images that were given."""
         return resized(scores, prepared.originals[0], align_corners=False)
 
+    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> tuple[Any, ...]:
         """Return the class of each pixel.
 
@@ -169,13 +176,10 @@ class Segmenter(Network):
         ValueError, TypeError
             As for `Detector.predict`.
         """
-        images = checked_images(type(self).__name__, images)
+        images = checked_images(self, images)
         network = _jitted_scores if jit else _scores
-        groups: dict[Any, list[int]] = {}
-        for i, image in enumerate(images):
-            groups.setdefault(tuple(image.shape), []).append(i)
         found: dict[int, Any] = {}
-        for members in groups.values():
+        for members in _groups(images):
             scores = self._scores_of([images[i] for i in members], network)
             found |= zip(members, ops.astype(ops.argmax(scores, axis=1), np.int32), strict=True)
         return tuple(found[i] for i in range(len(images)))
@@ -185,6 +189,7 @@ class Segmenter(Network):
         prepared = self.prepare(images)
         return self.finish(network(self, prepared.batch), prepared)
 
+    @where_it_lies
     def losses(
         self, images: Any, label_maps: Any, *, key: Any = None, class_weight: Any = None
     ) -> tuple[dict[str, Any], Self]:
@@ -220,7 +225,7 @@ class Segmenter(Network):
             a label is not a class; the message has the index of the image.
         """
         where = f"fdbr.vision.models.{type(self).__name__}.losses"
-        images = checked_images(type(self).__name__, images, "losses")
+        images = checked_images(self, images, "losses")
         label_maps = _checked_label_maps(where, images, label_maps)
         logits, successor = self.train(self.normalize(images), key=key)
 
@@ -303,6 +308,14 @@ def _check_labels(where: str, label_maps: Any, classes: int) -> None:
     )
 
 
+def _groups(images: Any) -> Iterable[Sequence[int]]:
+    """Return the indices of the images of each size."""
+    groups: dict[Any, list[int]] = {}
+    for i, image in enumerate(images):
+        groups.setdefault(tuple(image.shape), []).append(i)
+    return groups.values()
+
+
 def _detect(model: Any, batch: Any, sizes: Any) -> Any:
     return model.detect(batch, sizes)
 
@@ -315,24 +328,42 @@ _jitted_detect = jit(_detect)
 _jitted_scores = jit(_scores)
 
 
-def checked_images(name: str, images: Any, method: str = "predict") -> Sequence[Any]:
+def checked_images(
+    model: Any, images: Any, method: str = "predict", channels: int = 3
+) -> Sequence[Any]:
     """Return the images of a call of a model's method, or raise an error that has the index of one.
 
     In `fdbr.jit`, what is checked of elements is a guard of the trace.
     """
+    where = f"fdbr.vision.models.{type(model).__name__}.{method}"
+    if not hasattr(images, "__len__"):
+        raise TypeError(f"{where}: images must be a sequence of arrays, got {describe(images)}")
+    array = _first_array(model)
     for i, image in enumerate(images):
-        if getattr(image, "ndim", None) != 3 or image.shape[0] != 3 or 0 in image.shape:
+        if getattr(image, "ndim", None) != 3 or image.shape[0] != channels or 0 in image.shape:
             raise ValueError(
-                f"fdbr.vision.models.{name}.{method}: image {i} must have the shape (3, H, W), got "
-                f"{describe(image)}"
+                f"{where}: image {i} must have the shape ({channels}, H, W), got {describe(image)}"
             )
         if np.dtype(image.dtype).kind not in "fui":
-            raise TypeError(
-                f"fdbr.vision.models.{name}.{method}: image {i} must be of real numbers, got "
-                f"{describe(image)}"
-            )
+            raise TypeError(f"{where}: image {i} must be of real numbers, got {describe(image)}")
+        if array is not None:
+            check_device(f"{where}: image {i}", image, array, "the model")
         if isinstance(image, np.ndarray) and not np.isfinite(image).all():
-            raise ValueError(
-                f"fdbr.vision.models.{name}.{method}: image {i} has values that are not finite"
-            )
+            raise ValueError(f"{where}: image {i} has values that are not finite")
     return images
+
+
+def _first_array(model: Any) -> Any:
+    """Return the first parameter of a model; `None` if it has none."""
+    return next(iter(optree.tree_iter(model, namespace=NAMESPACE)), None)
+
+
+def check_device(what: str, array: Any, other: Any, of: str) -> None:
+    """Raise an error if an array does not lie on the device of another one."""
+    device, wanted = device_of(array), device_of(other)
+    if device != wanted:
+        names = ["in host memory" if d == "cpu" else f"on GPU {d}" for d in (device, wanted)]
+        raise ValueError(
+            f"{what} lies {names[0]}, but {of} {names[1]}; move it with "
+            f"fdbr.device_put(x, {wanted!r})"
+        )

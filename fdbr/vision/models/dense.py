@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops, random
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
@@ -15,6 +16,7 @@ from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.normalization.layers import GroupNorm
 from fdbr.nn.sequential import Sequential
+from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import (
@@ -33,7 +35,6 @@ from fdbr.vision.models.resizing import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     in_batch,
-    in_originals,
     resize_and_batch,
 )
 from fdbr.vision.models.single_shot import (
@@ -43,7 +44,7 @@ from fdbr.vision.models.single_shot import (
 )
 from fdbr.vision.models.suppression import in_rows, suppressed
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Detections, Truths, unpad
+from fdbr.vision.results import Detections, Truths
 
 __all__ = [
     "DenseDetector",
@@ -266,11 +267,14 @@ class DenseDetector(Detector):
         """Return the outputs of the head and the anchors of each level."""
         maps = of.backbone(batch)
         anchors = [
-            grid_anchors(
-                x.shape[2:],
-                [whole // part for whole, part in zip(batch.shape[2:], x.shape[2:], strict=True)],
-                base_anchors(sizes, self._ratios),
-            ).astype(batch.dtype)
+            beside(
+                grid_anchors(
+                    x.shape[2:],
+                    [n // part for n, part in zip(batch.shape[2:], x.shape[2:], strict=True)],
+                    base_anchors(sizes, self._ratios),
+                ).astype(batch.dtype),
+                x,
+            )
             for x, sizes in zip(maps, self._sizes, strict=True)
         ]
         return [
@@ -303,10 +307,7 @@ class DenseDetector(Detector):
             boxes, scores, labels, threshold=self.nms_threshold, limit=self.detections
         )
 
-    def finish(self, found: Detections, prepared: Prepared) -> Detections:
-        """Return the ragged detections in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
-
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
@@ -325,10 +326,10 @@ class DenseDetector(Detector):
         ValueError, TypeError
             If images or truths are invalid; the message has the index of the image.
         """
-        prepared = self.prepare(images)
         classes = self.head.classification_head.cls_logits.weight.shape[0]
         classes //= len(self._ratios) * len(self._sizes[0])
-        truths = padded_truths(type(self).__name__, truths, len(images), classes)
+        truths = padded_truths(self, images, truths, classes)
+        prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (levels, anchors), successor = self._trained(key, prepared.batch)
         joined = (ops.concat(parts, axis=1) for parts in zip(*levels, strict=True))
@@ -351,6 +352,7 @@ class DenseDetector(Detector):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def retinanet_losses(
     logits: Any,
     codes: Any,
@@ -413,7 +415,9 @@ def retinanet_losses(
 
 def _one_hot(labels: Any, logits: Any) -> Any:
     """Return 1 for the class of each anchor's object, and 0 elsewhere."""
-    return ops.astype(labels[..., None] == np.arange(logits.shape[-1]), logits.dtype)
+    return ops.astype(
+        labels[..., None] == array_module(labels).arange(logits.shape[-1]), logits.dtype
+    )
 
 
 @public("fdbr.vision.models")
@@ -468,6 +472,7 @@ class RetinaNet_ResNet50_FPN_V2(RetinaNet_ResNet50_FPN):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def match_points(boxes: Any, labels: Any, anchors: Sequence[Any], *, radius: float = 1.5) -> Any:
     """Return which object each element of a feature pyramid is to find, as FCOS does.
 
@@ -523,6 +528,7 @@ def match_points(boxes: Any, labels: Any, anchors: Sequence[Any], *, radius: flo
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def fcos_losses(
     logits: Any, codes: Any, centernesses: Any, anchors: Any, boxes: Any, labels: Any
 ) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module, to_numpy
+from fdbr.core.array_modules import array_module, to_numpy, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.pooling.dimensions import MaxPool2d
+from fdbr.ops.devices import beside
 from fdbr.ops.nn.pooling.region_products import region_products
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
@@ -118,6 +119,7 @@ class FCIS_ResNet101(RegionDetector):
 
     _mean: ClassVar[tuple[float, ...]] = (123.15, 115.9, 103.06)
     _masks: ClassVar[bool] = True
+    _result: ClassVar[Any] = Instances
     _defaults: ClassVar[dict[str, Any]] = {"pre_train": 6000, "post_train": 300}
 
     @classmethod
@@ -168,6 +170,13 @@ class FCIS_ResNet101(RegionDetector):
         rpn = ProposalHead.build(of, hidden, 8 * width, 3 * len(chosen.anchor_sizes))
         return cls(body, rpn, head, classes, chosen)
 
+    def prepare(self, images: Any) -> Prepared:
+        """Return images as `RegionDetector.prepare`, of four pixels a side at least."""
+        prepared = super().prepare(images)
+        # Chainer's first pooling has windows of three elements.
+        pads = [(0, max(4 - n, 0)) for n in prepared.batch.shape[2:]]
+        return prepared._replace(batch=ops.pad(prepared.batch, ((0, 0), (0, 0), *pads)))
+
     def _features(self, of: Any, batch: Any) -> tuple[Any, Any]:
         proposing, features = of.extractor(batch)
         return proposing, of.head(features)
@@ -210,7 +219,7 @@ class FCIS_ResNet101(RegionDetector):
     def detect(self, batch: Any, sizes: Any) -> MaskedRegions:
         """Return the regions of a batch, in its pixels: proposals, and these once corrected."""
         maps, codes, logits = self(batch)
-        anchors = self.anchors(codes.shape[1], batch)
+        anchors = self.anchors(maps)
         boxes, real = self.propose(codes, logits, anchors, sizes, "test")
         found = []
         for _ in range(2):
@@ -247,7 +256,7 @@ class FCIS_ResNet101(RegionDetector):
                 strict=True,
             )
         ]
-        return Instances(*(tuple(part) for part in zip(*voted, strict=True))) if voted else _NONE
+        return Instances(*(tuple(part) for part in zip(*voted, strict=True)))
 
     def _region_losses(
         self, key: Any, features: Any, boxes: Any, real: Any, truths: Truths
@@ -258,7 +267,7 @@ class FCIS_ResNet101(RegionDetector):
             key, boxes, real & (ops.max(overlaps, axis=-1) >= 0.1), truths, count=count
         )
         ratios = np.array(_CODE_WEIGHTS, np.float32) / np.array(WEIGHTS, np.float32)
-        targets = targets._replace(codes=targets.codes * ratios)
+        targets = targets._replace(codes=targets.codes * beside(ratios, targets.codes))
         outputs = self.regions(features, stop_gradient(targets.boxes))
         return self.instance_losses(*outputs, targets, instance_masks(targets, truths.masks))
 
@@ -283,7 +292,7 @@ class FCIS_ResNet101(RegionDetector):
             entropy of the elements of positive regions, with the number of all regions as divisor.
         """
         shape = (*codes.shape[:2], self.classes + 1, 4)
-        is_object = (np.arange(self.classes + 1) > 0)[:, None]
+        is_object = (array_module(codes).arange(self.classes + 1) > 0)[:, None]
         codes = ops.where(is_object, codes[:, :, 1:], codes[:, :, :1])
         found = region_losses(scores, ops.broadcast_to(codes, shape), targets, chainer=True)
         own = targets.labels[..., None, None, None, None]
@@ -295,9 +304,6 @@ class FCIS_ResNet101(RegionDetector):
         entropy = ops.where(is_positive, ops.mean(entropy, axis=(2, 3)), 0)
         count = ops.maximum(ops.sum(ops.astype(chosen, np.float32)), 1)
         return {**found, "loss_mask": 10 * ops.sum(entropy) / count}
-
-
-_NONE = Instances((), (), (), ())
 
 
 def instance_masks(targets: RegionTargets, masks: Any) -> Any:
@@ -324,6 +330,7 @@ def instance_masks(targets: RegionTargets, masks: Any) -> Any:
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def mask_voting(
     boxes: Any,
     scores: Any,
@@ -340,7 +347,8 @@ def mask_voting(
 
     For each class, suppression chooses regions.  The mask of each is the mean of the masks of all
     regions that overlap it, weighted with their scores: the method of the paper's authors and of
-    ChainerCV's ``mask_voting``.  It runs in host memory.
+    ChainerCV's ``mask_voting``.  It runs in host memory, and moves the result to the device of
+    ``boxes``.
 
     Parameters
     ----------
@@ -377,6 +385,7 @@ def mask_voting(
     >>> found.boxes, found.labels
     (array([[0., 0., 2., 2.]], dtype=float32), array([0], dtype=int32))
     """
+    xp = array_module(boxes)
     boxes, scores, masks = (to_numpy(part) for part in (boxes, scores, masks))
     count, classes = scores.shape
     real = scores > 0
@@ -389,6 +398,7 @@ def mask_voting(
             nms_threshold,
             labels=np.tile(np.arange(classes, dtype=np.int32), count),
             limit=limit,
+            chainer=True,
         )
     )
     overlaps = np.asarray(box_iou(boxes, boxes)) if count else np.zeros((0, 0))
@@ -415,12 +425,13 @@ def mask_voting(
         large = _resized(small, inside.shape)
         mask[ys[0] : ys[-1] + 1, xs[0] : xs[-1] + 1] = large > binary_threshold
         found.append((box, label, scores[region, label], mask))
-    return Instances(
+    fields = (
         np.array([box for box, *_ in found], np.float32).reshape(-1, 4),
         np.array([label for _, label, *_ in found], np.int32),
         np.array([score for _, _, score, _ in found], np.float32),
         np.array([mask for *_, mask in found], bool).reshape(-1, *size),
     )
+    return Instances(*map(xp.asarray, fields))
 
 
 def _in_image(box: Any, mask: Any, size: tuple[int, int], threshold: float) -> tuple[Any, ...]:

@@ -50,15 +50,8 @@ class ResNetFeatures(Composite):
     @classmethod
     def of(cls, network: ResNet) -> Self:
         """Return the layers of a network."""
-        return cls(
-            network.conv1,
-            network.bn1,
-            network.maxpool,
-            network.layer1,
-            network.layer2,
-            network.layer3,
-            network.layer4,
-        )
+        names = "conv1", "bn1", "maxpool", "layer1", "layer2", "layer3", "layer4"
+        return cls(*(getattr(network, name) for name in names))
 
     def _forward(self, of: Any, x: Any) -> tuple[Any, Any]:
         x = of.maxpool(ops.relu(of.bn1(of.conv1(x))))

@@ -7,10 +7,11 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.compiler import jit as compiled
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.public import public
 from fdbr.tree import frozen, static
 from fdbr.vision.models.base import checked_images
+from fdbr.vision.models.resizing import normalized
 
 __all__ = ["FeaturePredictor"]
 
@@ -38,9 +39,11 @@ class FeaturePredictor:
         The length to which the shorter side of an image is resized, or a pair of height and width;
         with `None` images are not resized.
     crop
-        ``"center"``, or ``"10"`` for the centre, the four corners, and their mirror images.
+        ``"center"``, or ``"10"`` for the centre, the four corners, and their mirror images; they
+        are those of `transforms.center_crop` and ``transforms.ten_crop(chainer=True)``.
     mean, std
-        The mean and standard deviation of each channel, of values from 0 to 255.
+        The mean and standard deviation of each channel, of values from 0 to 255.  Images have as
+        many channels as there are means; one standard deviation is that of all channels.
     layers
         Names of layers, whose outputs the model's `extract` returns; with `None` the model's
         output is returned.
@@ -59,7 +62,7 @@ class FeaturePredictor:
     scale_size: int | tuple[int, int] | None = static(default=None)
     crop: str = static(default="center")
     mean: tuple[float, ...] = static(default=(123.68, 116.779, 103.939), converter=tuple)
-    std: tuple[float, ...] = static(default=(1.0, 1.0, 1.0), converter=tuple)
+    std: tuple[float, ...] = static(default=(1.0,), converter=tuple)
     layers: tuple[str, ...] | None = static(default=None, converter=_sequence)
 
     def __attrs_post_init__(self) -> None:
@@ -68,16 +71,21 @@ class FeaturePredictor:
                 f"fdbr.vision.models.FeaturePredictor: crop must be 'center' or '10', got "
                 f"{self.crop!r}"
             )
+        if len(self.std) not in (1, len(self.mean)):
+            raise ValueError(
+                "fdbr.vision.models.FeaturePredictor: std must have one number, or one for each of "
+                f"the {len(self.mean)} channels of mean, got {self.std}"
+            )
 
     def prepare(self, images: Any) -> Any:
-        """Return the crops of all images, shape ``(N * crops, 3, *crop_size)``.
+        """Return the crops of all images, shape ``(N * crops, C, *crop_size)``.
 
         Parameters
         ----------
         images
-            As for `Detector.predict`.
+            As for `Detector.predict`, but of the channels of ``mean``.
         """
-        images = checked_images("FeaturePredictor", images)
+        images = checked_images(self, images, channels=len(self.mean))
         return ops.concat([self._crops(i, image) for i, image in enumerate(images)])
 
     def _crops(self, number: int, image: Any) -> Any:
@@ -99,20 +107,15 @@ class FeaturePredictor:
                 f"{x.shape[2]} pixels after scaling, fewer than crop_size {self.crop_size}; give a "
                 "larger scale_size"
             )
-        corners = [(bottom // 2, right // 2)]
+        corners = [(round(bottom / 2), round(right / 2))]
         if self.crop == "10":
-            corners += [(0, 0), (bottom, 0), (0, right), (bottom, right)]
+            corners = [(bottom // 2, right // 2), (0, 0), (bottom, 0), (0, right), (bottom, right)]
         crops = [x[:, top : top + rows, left : left + columns] for top, left in corners]
         if self.crop == "10":
             crops += [crop[:, :, ::-1] for crop in crops]
-        batch = ops.stack(crops)
-        xp = array_module(batch)
-        mean, std = (
-            xp.asarray(np.array(values, batch.dtype)[:, None, None])
-            for values in (self.mean, self.std)
-        )
-        return (batch - mean) / std
+        return normalized(ops.stack(crops), self.mean, self.std)
 
+    @where_it_lies
     def predict(self, images: Any, *, jit: bool = False) -> Any:
         """Return the model's output for each image, the mean over its crops.
 

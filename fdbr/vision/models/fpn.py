@@ -98,10 +98,30 @@ def _with_norms(part: Any, eps: float, frozen: bool) -> Any:
     return part
 
 
+def _damped(stage: Sequential, factor: float) -> Sequential:
+    """Return a stage in whose blocks the last normalisation before the addition is scaled."""
+    blocks = []
+    for block in stage.layers:
+        name = "bn3" if hasattr(block, "bn3") else "bn2"
+        norm = getattr(block, name)
+        norm = tree.replace(norm, weight=norm.weight * factor)
+        blocks.append(tree.replace(block, **{name: norm}))
+    return Sequential(*blocks)
+
+
+_VARIANCE = 64.0**2
+"""About the variance of the input of ChainerCV's networks: pixels from 0 to 255, less a mean."""
+
+
 @public("fdbr.vision.models")
 @frozen
 class ResNetBody(Composite):
     """The layers of a residual network that detectors use.
+
+    Without published weights the statistics are no data's, and with the scale 1 each block would
+    double the variance: the outputs of ResNet-101 would be a million times as large as its input.
+    So the fresh scale of the B blocks' last normalisations is ``B ** -0.5``, and the fresh variance
+    of ChainerCV's first normalisation that of pixels from 0 to 255.
 
     Attributes
     ----------
@@ -164,10 +184,12 @@ class ResNetBody(Composite):
         if chainer and network._depths == ResNet50._depths:
             conv1 = tree.replace(conv1, bias=ops.zeros_like(net.bn1.bias))
         eps = (2e-5 if chainer else 1e-5) if eps is None else eps
-        parts = (
-            _with_norms(getattr(net, name), eps, frozen) for name in ("bn1", "maxpool", *_STAGES)
-        )
-        return cls(conv1, *parts)
+        bn1 = net.bn1
+        if chainer:
+            bn1 = tree.replace(bn1, running_var=bn1.running_var * _VARIANCE)
+        blocks = sum(len(getattr(net, name)) for name in _STAGES)
+        stages = (_damped(getattr(net, name), blocks**-0.5) for name in _STAGES)
+        return cls(conv1, *(_with_norms(part, eps, frozen) for part in (bn1, net.maxpool, *stages)))
 
     def chainer_names(self) -> dict[str, str]:
         """Return the names of ChainerCV's ``ResNet``."""

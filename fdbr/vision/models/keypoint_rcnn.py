@@ -44,6 +44,7 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
 
     _further_settings: ClassVar[tuple[str, ...]] = ("num_keypoints",)
     _needs: ClassVar[tuple[str, ...]] = ("points", "visible")
+    _result: ClassVar[Any] = Keypoints
 
     @classmethod
     def _further_heads(
@@ -87,7 +88,7 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
         ragged = unpad(found)
         points, scores = [], []
         for maps, boxes in zip(ragged.points, ragged.boxes, strict=True):
-            each = [points_of(m, b) for m, b in zip(maps, boxes, strict=True)]
+            each = [points_of(m, b) for m, b in zip(maps, to_numpy(boxes), strict=True)]
             xp, count = array_module(boxes), maps.shape[1]
             points.append(
                 ops.stack([p for p, _ in each])
@@ -117,8 +118,11 @@ class KeypointRCNN_ResNet50_FPN(FasterRCNN):
 
 
 def points_of(maps: Any, box: Any) -> tuple[Any, Any]:
-    """Return the points ``(K, 2)`` of the maxima of maps ``(K, S, S)`` of a box, and these."""
-    low, high = np.float32(to_numpy(box[:2])), np.float32(to_numpy(box[2:]))
+    """Return the points ``(K, 2)`` of the maxima of maps ``(K, S, S)`` of a box, and these.
+
+    The box lies in host memory, because its size is that of an array.
+    """
+    low, high = np.float32(box[:2]), np.float32(box[2:])
     sides = np.maximum(high - low, np.float32(1))
     size = tuple(int(n) for n in np.ceil(sides))
     resized = ops.interpolate(maps[:, None], size=size, mode="bicubic")[:, 0]

@@ -199,8 +199,7 @@ class LightHeadRCNN_ResNet101(RegionDetector):
         return cls(body, rpn, head, classes, chosen, hard_examples)
 
     def _features(self, of: Any, batch: Any) -> tuple[Any, Any]:
-        proposing, features = of.extractor(batch)
-        return proposing, features
+        return of.extractor(batch)
 
     def head_losses(self, scores: Any, codes: Any, targets: RegionTargets) -> dict[str, Any]:
         """Return the losses of the regions whose losses are the largest.

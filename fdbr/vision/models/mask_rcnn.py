@@ -41,6 +41,7 @@ class MaskRCNN_ResNet50_FPN(FasterRCNN):
     """
 
     _needs: ClassVar[tuple[str, ...]] = ("masks",)
+    _result: ClassVar[Any] = Instances
 
     @classmethod
     def _further_heads(

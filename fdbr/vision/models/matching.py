@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
+from fdbr.ops.devices import device_of
 
 __all__ = ["BACKGROUND", "IGNORED", "Sample", "match", "sample"]
 
@@ -18,6 +19,7 @@ IGNORED = -2
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def match(iou: Any, is_object: Any, high: float, low: float, *, low_quality: bool = False) -> Any:
     """Return the object that each anchor is assigned to: torchvision's ``Matcher``.
 
@@ -80,6 +82,7 @@ class Sample(NamedTuple):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def sample(key: Any, labels: Any, count: int, positive_fraction: float) -> Sample:
     """Choose positive and negative anchors: torchvision's ``BalancedPositiveNegativeSampler``.
 
@@ -109,7 +112,7 @@ def sample(key: Any, labels: Any, count: int, positive_fraction: float) -> Sampl
     (array([0, 0]), array([[ True,  True, False, False]]))
     """
     anchors = labels.shape[1]
-    draws = random.uniform(key, labels.shape, np.float32)
+    draws = random.uniform(key, labels.shape, np.float32, device=device_of(labels))
     most = min(int(count * positive_fraction), anchors)
     value, positives = ops.top_k(ops.where(labels > 0, draws, -1), most)
     has_positive = value >= 0

@@ -5,15 +5,16 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from fdbr import ops, random
-from fdbr.core.array_modules import array_module
+from fdbr import ops, random, tree
+from fdbr.core.array_modules import where_it_lies
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder
+from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen
 from fdbr.vision.boxes import base_anchors, clip_boxes, decode_boxes, grid_anchors
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.region_losses import (
     RegionTargets,
     anchor_losses,
@@ -21,10 +22,10 @@ from fdbr.vision.models.region_losses import (
     region_losses,
     region_targets,
 )
-from fdbr.vision.models.resizing import in_batch, in_originals, resize_and_batch
+from fdbr.vision.models.resizing import in_batch, resize_and_batch
 from fdbr.vision.models.suppression import best_objects, in_rows, suppressed
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Truths, unpad
+from fdbr.vision.results import Truths
 
 __all__ = ["ProposalHead", "RegionDetector", "SingleMapSettings", "propose_boxes"]
 
@@ -123,7 +124,7 @@ def propose_boxes(
     pre, post
         The numbers of boxes before and after suppression.
     threshold
-        The largest overlap of two proposals.
+        The overlap from which on the worse of two proposals is left out.
     least
         The least height and width.
 
@@ -136,8 +137,14 @@ def propose_boxes(
     large = ops.all(boxes[..., 2:] - boxes[..., :2] >= least, axis=-1)
     scores, best = ops.top_k(ops.where(large, scores, -np.inf), min(pre, scores.shape[1]))
     boxes = ops.take_along_axis(boxes, best[..., None], axis=1)
-    labels = ops.zeros_like(best)
-    found = suppressed(boxes, scores, labels, threshold=threshold, limit=min(post, scores.shape[1]))
+    found = suppressed(
+        boxes,
+        scores,
+        ops.zeros_like(best),
+        threshold=threshold,
+        limit=min(post, scores.shape[1]),
+        chainer=True,
+    )
     return found.boxes, found.labels >= 0
 
 
@@ -151,6 +158,7 @@ class RegionDetector(Detector):
     classes: int
     settings: SingleMapSettings
 
+    _by_size: ClassVar[bool] = True  # ChainerCV predicts images one after the other
     _mean: ClassVar[tuple[float, ...]] = (122.7717, 115.9465, 102.9801)
     _defaults: ClassVar[dict[str, Any]] = {}
 
@@ -185,13 +193,11 @@ class RegionDetector(Detector):
     def _features(self, of: Any, batch: Any) -> tuple[Any, Any]:
         """Return the features for proposals, and those for regions."""
 
-    def anchors(self, count: int, batch: Any) -> Any:
-        """Return that many anchors, on the grid of a batch."""
+    def anchors(self, features: Any) -> Any:
+        """Return the anchors ``(K, 4)`` around the elements of feature maps of one size."""
+        features = tree.leaves(features)[0]
         base = base_anchors(self.settings.anchor_sizes, (0.5, 1, 2), chainer=True)
-        elements = count // len(base)
-        height = -(-batch.shape[2] // STRIDE)
-        grid = (height, elements // height)
-        return array_module(batch).asarray(grid_anchors(grid, STRIDE, base))
+        return beside(grid_anchors(features.shape[2:], STRIDE, base), features)
 
     def propose(self, codes: Any, logits: Any, anchors: Any, sizes: Any, mode: str) -> Any:
         """Return proposals by `propose_boxes`, in the mode ``"train"`` or ``"test"``."""
@@ -210,7 +216,7 @@ class RegionDetector(Detector):
     def detect(self, batch: Any, sizes: Any) -> Any:
         """Return the padded objects in a batch, in its pixels."""
         features, codes, logits = self(batch)
-        anchors = self.anchors(codes.shape[1], batch)
+        anchors = self.anchors(features)
         boxes, real = self.propose(codes, logits, anchors, sizes, "test")
         offsets, scores = self._regions(features, boxes)
         decoded = decode_boxes(offsets[:, :, 1:], boxes[:, :, None], weights=WEIGHTS, clip=None)
@@ -230,10 +236,7 @@ class RegionDetector(Detector):
         shape = (n, count, self.classes + 1)
         return ops.reshape(codes, (*shape, 4)), ops.reshape(scores, shape)
 
-    def finish(self, found: Any, prepared: Prepared) -> Any:
-        """Return the ragged result of `detect` in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
-
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
@@ -255,15 +258,13 @@ class RegionDetector(Detector):
         ValueError, TypeError
             If an image or an object is not proper; the message has the index of the image.
         """
-        name = type(self).__name__
-        images = checked_images(name, images, "losses")
         needs = ("masks",) if self._masks else ()
-        truths = padded_truths(name, truths, len(images), self.classes, needs=needs)
+        truths = padded_truths(self, images, truths, self.classes, needs=needs)
         prepared = self.prepare(images)
-        truths = in_batch(truths if self._masks else truths._replace(masks=None), prepared)
+        truths = in_batch(truths, prepared)
         first, second, third = random.split(key, 3)
         (features, codes, logits), successor = self.train(prepared.batch, key=third)
-        anchors = self.anchors(codes.shape[1], prepared.batch)
+        anchors = self.anchors(features)
         targets = anchor_targets(first, anchors, truths, sizes=prepared.sizes)
         found = anchor_losses(logits[..., 1] - logits[..., 0], codes, targets)
         boxes, real = self.propose(codes, logits, anchors, prepared.sizes, "train")
@@ -292,4 +293,4 @@ def flat_regions(boxes: Any) -> tuple[Any, Any]:
     """Return the boxes of all images as rows, and the index of each one's image."""
     n, count, _ = boxes.shape
     index = np.repeat(np.arange(n, dtype=np.int32), count)
-    return ops.reshape(boxes, (n * count, 4)), array_module(boxes).asarray(index)
+    return ops.reshape(boxes, (n * count, 4)), beside(index, boxes)

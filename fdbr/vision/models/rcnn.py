@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, to_numpy, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.resnet import ResNet, ResNet50, ResNet101
@@ -20,7 +20,7 @@ from fdbr.vision.boxes import (
     decode_boxes,
     grid_anchors,
 )
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.fpn import Backbone, FeaturePyramid, ResNetBody
 from fdbr.vision.models.rcnn_heads import (
     FastRCNNPredictor,
@@ -346,6 +346,7 @@ class FasterRCNN(Detector):
             ops.concat(labels, axis=1),
             threshold=self.settings.rpn_nms_thresh,
             limit=min(post, score.shape[1]),
+            chainer=self.chainer,
         )
         return found.boxes, found.labels >= 0
 
@@ -425,7 +426,12 @@ class FasterRCNN(Detector):
             scores = ops.where(is_large, scores, -np.inf)
         labels = index % classes
         found = suppressed(
-            boxes, scores, labels, threshold=s.box_nms_thresh, limit=s.box_detections_per_img
+            boxes,
+            scores,
+            labels,
+            threshold=s.box_nms_thresh,
+            limit=s.box_detections_per_img,
+            chainer=self.chainer,
         )
         return found, joined
 
@@ -451,6 +457,7 @@ class FasterRCNN(Detector):
 
     # --- training
 
+    @where_it_lies
     def losses(self, images: Any, truths: Truths, *, key: Any) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by torchvision's names, and the model.
 
@@ -468,10 +475,8 @@ class FasterRCNN(Detector):
             ``loss_mask`` and ``loss_keypoint`` of models with masks and points.  The model itself
             follows, since normalisations are frozen.
         """
-        name = type(self).__name__
-        images = checked_images(name, images, "losses")
         classes = self.roi_heads.box_predictor.cls_score.weight.shape[0] - 1
-        truths = padded_truths(name, truths, len(images), classes, needs=self._needs)
+        truths = padded_truths(self, images, truths, classes, needs=self._needs)
         prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         levels = self.backbone(prepared.batch)
@@ -497,7 +502,7 @@ class FasterRCNN(Detector):
             key,
             anchors,
             truths,
-            sizes=sizes if self.chainer else None,
+            sizes=_below(sizes) if self.chainer else None,
             high=s.rpn_fg_iou_thresh,
             low=s.rpn_bg_iou_thresh,
             count=s.rpn_batch_size_per_image,
@@ -533,6 +538,14 @@ class FasterRCNN(Detector):
         s = self.settings
         most = int(s.box_batch_size_per_image * s.box_positive_fraction)
         return self._pool(joined, targets.boxes[:, :most], 14)
+
+
+def _below(sizes: Any) -> Any:
+    """Return the next smaller numbers.
+
+    ChainerCV's pyramids ignore anchors that touch the border; its single maps do not.
+    """
+    return np.nextafter(np.asarray(to_numpy(sizes), np.float32), np.float32(0))
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,10 +1,9 @@
-"""Features of boxes, from several levels of a pyramid, and the parts of masks in boxes.
+"""Features of boxes, from several levels of a pyramid.
 
 `fdbr.ops.roi_average_align` takes one image and, by default, numbers of samples that depend on the
 boxes.  Here all shapes are known from those of the arguments.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ __all__ = [
     "JoinedLevels",
     "join_levels",
     "levels_of",
-    "masks_in_boxes",
     "of_real",
     "pool_levels",
 ]
@@ -189,55 +187,3 @@ def of_real(
 
         start, outputs = while_loop(more, body, (start, outputs))
     return outputs
-
-
-def masks_in_boxes(masks: Any, boxes: Any, index: Any, size: int, *, chainer: bool = False) -> Any:
-    """Return the parts of masks in boxes, resized: the targets of a branch for masks.
-
-    Parameters
-    ----------
-    masks
-        Shape ``(M, H, W)``, float32.
-    boxes
-        Shape ``(R, 4)``, ``yxyx``, within the images.
-    index
-        The mask of each box, shape ``(R,)``.
-    size
-        The height and width of the result.
-    chainer
-        Whether boxes are extended and rounded, and an element is 1 only if all pixels below it are,
-        as in ChainerCV's ``mask_to_segm``; by default each element is the mean of samples, as many
-        as it has pixels along each axis, as in torchvision.
-
-    Returns
-    -------
-    array
-        Shape ``(R, size, size)``, from 0 to 1.
-    """
-    xp = array_module(boxes)
-    weights = []
-    for axis in (0, 1):
-        extent = masks.shape[1 + axis]
-        elements = xp.arange(extent, dtype=np.float32)
-        low, high = boxes[:, axis, None], boxes[:, axis + 2, None]
-        windows = xp.arange(size, dtype=np.float32)
-        if chainer:
-            half, centre = (high - low) * (0.5 * (size + 2) / size), (high + low) * 0.5
-            low, high = ops.round(centre - half), ops.round(centre + half)
-            position = (windows + 1.5) * ((high - low) / (size + 2)) - 0.5
-            position = low + ops.clip(position, 0, ops.maximum(high - low - 1, 0))
-            weights.append(ops.maximum(1 - ops.abs(position[:, :, None] - elements), 0))
-            continue
-        step = ops.maximum(high - low, 1) / size
-        count = ops.ceil(step)
-        total = xp.zeros((boxes.shape[0], size, extent), dtype=np.float32)
-        for i in range(math.ceil(extent / size)):
-            position = low + (windows + (i + 0.5) / count) * step
-            inside = (i < count) & (position >= -1) & (position <= extent)
-            position = ops.clip(position, 0, extent - 1)[:, :, None]
-            hat = ops.maximum(1 - ops.abs(position - elements), 0)
-            total = total + ops.where(inside[:, :, None], hat, 0)
-        weights.append(total / count[:, :, None])
-    rows, columns = weights
-    found = region_products(masks[:, None], rows, columns, index)[:, 0]
-    return ops.astype(found > 1 - 1e-5, np.float32) if chainer else found

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
+from fdbr.core.array_modules import array_module, where_it_lies
+from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
-from fdbr.vision.boxes import box_iou, encode_boxes
+from fdbr.vision.boxes import box_iou, crop_masks, encode_boxes
 from fdbr.vision.models.matching import BACKGROUND, IGNORED, Sample, match, sample
-from fdbr.vision.models.region_features import masks_in_boxes
 from fdbr.vision.results import Truths
 
 __all__ = [
@@ -72,6 +73,7 @@ class RegionTargets(NamedTuple):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def anchor_targets(
     key: Any,
     anchors: Any,
@@ -120,8 +122,8 @@ def anchor_targets(
     is_object = truths.labels >= 0
     iou = box_iou(truths.boxes, anchors)
     if sizes is not None:
-        sizes = ops.astype(ops.asarray(sizes), anchors.dtype)[:, None]
-        within = ops.all((anchors[:, :2] >= 0) & (anchors[:, 2:] < sizes), axis=-1)
+        sizes = ops.astype(beside(ops.asarray(sizes), anchors), anchors.dtype)[:, None]
+        within = ops.all((anchors[:, :2] >= 0) & (anchors[:, 2:] <= sizes), axis=-1)
         iou = ops.where(within[:, None], iou, -1)
     matched = match(iou, is_object, high, low, low_quality=True)
     labels = ops.where(matched == IGNORED, -1, ops.where(matched == BACKGROUND, 0, 1))
@@ -135,6 +137,7 @@ def anchor_targets(
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def region_targets(
     key: Any,
     proposals: Any,
@@ -208,12 +211,13 @@ def _codes(
 ) -> Any:
     """Return the encoded boxes of objects; 0 where a box has none, or no area."""
     has_code = chosen.positive & ops.all(boxes[..., 2:] > boxes[..., :2], axis=-1)
-    unit = array_module(boxes).asarray(np.array([0, 0, 1, 1], np.float32))
+    unit = beside(np.array([0, 0, 1, 1], np.float32), boxes)
     boxes, aims = (ops.where(has_code[..., None], b, unit) for b in (boxes, _rows(truths, objects)))
     return stop_gradient(encode_boxes(aims, boxes, weights=weights))
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def anchor_losses(
     logits: Any, codes: Any, targets: AnchorTargets, *, chainer: bool = False
 ) -> dict[str, Any]:
@@ -249,6 +253,7 @@ def anchor_losses(
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def region_losses(
     logits: Any, codes: Any, targets: RegionTargets, *, chainer: bool = False
 ) -> dict[str, Any]:
@@ -280,6 +285,7 @@ def region_losses(
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def mask_losses(
     logits: Any, targets: RegionTargets, masks: Any, *, chainer: bool = False
 ) -> dict[str, Any]:
@@ -308,11 +314,11 @@ def mask_losses(
         for part in (targets.boxes, targets.labels, targets.objects, targets.sample.positive)
     )
     first = array_module(labels).arange(count)[:, None] * masks.shape[1]
-    aims = masks_in_boxes(
+    aims = crop_masks(
         ops.reshape(masks, (-1, *masks.shape[2:])),
         ops.reshape(boxes, (-1, 4)),
-        ops.reshape(objects + first, (-1,)),
         size,
+        indices=ops.reshape(objects + first, (-1,)),
         chainer=chainer,
     )
     own = ops.take_along_axis(logits, labels[:, :, None, None, None], axis=2)[:, :, 0]
@@ -323,6 +329,7 @@ def mask_losses(
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def keypoint_losses(logits: Any, targets: RegionTargets, truths: Truths) -> dict[str, Any]:
     """Return the loss of a head that finds points: the mean cross entropy over their positions.
 
@@ -344,7 +351,12 @@ def keypoint_losses(logits: Any, targets: RegionTargets, truths: Truths) -> dict
     """
     most, size = logits.shape[1], logits.shape[-1]
     boxes, objects = targets.boxes[:, :most], targets.objects[:, :most]
-    points, visible = _rows(truths.points, objects), _rows(truths.visible, objects)
+    points, visible = _rows(truths.points, objects), _rows(truths.visible != 0, objects)
+    if points.shape[2] != logits.shape[2]:
+        raise ValueError(
+            f"fdbr.vision.models.keypoint_losses: each object must have {logits.shape[2]} points "
+            f"as the logits, got {describe(truths.points)}"
+        )
     low, high = boxes[:, :, None, :2], boxes[:, :, None, 2:]
     scale = size / ops.where(high > low, high - low, 1)
     cell = ops.where(points == high, size - 1, ops.floor((points - low) * scale))

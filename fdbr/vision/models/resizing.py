@@ -2,25 +2,49 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.array_modules import array_module
-from fdbr.vision.models.base import Prepared
+from fdbr.ops.devices import beside
 from fdbr.vision.results import Truths
 
 __all__ = [
     "IMAGENET_MEAN",
     "IMAGENET_STD",
+    "Prepared",
     "in_batch",
     "in_originals",
+    "normalized",
     "resize_and_batch",
 ]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class Prepared(NamedTuple):
+    """Images as the input of a network.
+
+    Attributes
+    ----------
+    batch
+        The images resized, normalised and extended to one size, shape ``(N, 3, H, W)``.
+    sizes
+        The height and width of each image within ``batch``, shape ``(N, 2)``, int32.
+    originals
+        The height and width of each image as it was given, shape ``(N, 2)``, int32.
+    """
+
+    batch: Any
+    sizes: Any
+    originals: Any
+
+
+def normalized(x: Any, mean: Sequence[float], std: Sequence[float]) -> Any:
+    """Return images less the mean and over the standard deviation of each channel."""
+    return (x - _channels(x, mean)) / _channels(x, std)
 
 
 def resize_and_batch(
@@ -59,29 +83,26 @@ def resize_and_batch(
         size = max(int(height * scale), 1), max(int(width * scale), 1)
         x = ops.astype(image, np.float32, copy=False)
         if std is not None:
-            x = (x / 255 - _channels(x, mean)) / _channels(x, std)
-        x = (
-            x
-            if size == (height, width)
-            else ops.interpolate(x[None], size=size, mode="bilinear")[0]
-        )
+            x = normalized(x / 255, mean, std)
+        if size != (height, width):
+            x = ops.interpolate(x[None], size=size, mode="bilinear")[0]
         resized.append(x if std is not None else x - _channels(x, mean))
         sizes.append((height * scale, width * scale) if chainer else size)
-    most = [max((x.shape[axis] for x in resized), default=0) for axis in (1, 2)]
+    most = [max(x.shape[axis] for x in resized) for axis in (1, 2)]
     height, width = (math.ceil(n / size_divisible) * size_divisible for n in most)
     batch = [
         ops.pad(x, ((0, 0), (0, height - x.shape[1]), (0, width - x.shape[2]))) for x in resized
     ]
-    originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
+    originals = np.array([image.shape[1:] for image in images], np.int32)
     return Prepared(
-        ops.stack(batch) if batch else np.zeros((0, 3, height, width), np.float32),
-        np.array(sizes, np.float32 if chainer else np.int32).reshape(-1, 2),
+        ops.stack(batch),
+        np.array(sizes, np.float32 if chainer else np.int32),
         originals,
     )
 
 
 def _channels(x: Any, values: Sequence[float]) -> Any:
-    return array_module(x).asarray(np.array(values, np.float32)[:, None, None])
+    return beside(np.array(values, x.dtype)[:, None, None], x)
 
 
 def in_batch(truths: Truths, prepared: Prepared) -> Truths:
@@ -89,9 +110,9 @@ def in_batch(truths: Truths, prepared: Prepared) -> Truths:
 
     Masks are resized as by torchvision, to nearest neighbours.
     """
-    ratios = _ratios(truths.boxes, prepared.sizes / prepared.originals)
-    boxes = truths.boxes * ops.tile(ratios, (1, 1, 2))
-    points = None if truths.points is None else truths.points * ratios[:, :, None, :]
+    factors = prepared.sizes / prepared.originals
+    boxes = _scaled(truths.boxes, factors)
+    points = None if truths.points is None else _scaled(truths.points, factors)
     masks = truths.masks
     if masks is not None:
         height, width = prepared.batch.shape[2:]
@@ -99,7 +120,7 @@ def in_batch(truths: Truths, prepared: Prepared) -> Truths:
         for mask, size, original in zip(masks, prepared.sizes, prepared.originals, strict=True):
             (h, w), (new_h, new_w) = original.tolist(), (int(n) for n in size)
             small = ops.interpolate(
-                ops.astype(mask[:, :h, :w], np.float32), size=(new_h, new_w), mode="nearest"
+                ops.astype(mask[:, :h, :w] != 0, np.float32), size=(new_h, new_w), mode="nearest"
             )
             resized.append(ops.pad(small, ((0, 0), (0, height - new_h), (0, width - new_w))))
         masks = ops.stack(resized)
@@ -107,15 +128,12 @@ def in_batch(truths: Truths, prepared: Prepared) -> Truths:
 
 
 def in_originals(boxes: Any, prepared: Prepared) -> Any:
-    """Return padded boxes or points in pixels of the images as they were given.
-
-    The shape is ``(N, …, 4)`` or ``(N, …, 2)``: rows before columns.
-    """
-    ratios = np.asarray(prepared.originals, np.float32) / np.asarray(prepared.sizes, np.float32)
-    ratios = np.concatenate([ratios] * (boxes.shape[-1] // 2), axis=-1)
-    shape = (ratios.shape[0], *(1,) * (boxes.ndim - 2), ratios.shape[1])
-    return boxes * array_module(boxes).asarray(ratios.reshape(shape))
+    """Return padded boxes or points in pixels of the images as they were given."""
+    return _scaled(boxes, prepared.originals / prepared.sizes)
 
 
-def _ratios(like: Any, ratios: Any) -> Any:
-    return array_module(like).asarray(np.asarray(ratios, np.float32)[:, None, :])
+def _scaled(boxes: Any, factors: Any) -> Any:
+    """Multiply boxes ``(N, …, 4)`` or points ``(N, …, 2)`` by each image's factors ``(N, 2)``."""
+    factors = np.tile(np.asarray(factors, np.float32), boxes.shape[-1] // 2)
+    shape = (len(factors), *(1,) * (boxes.ndim - 2), factors.shape[1])
+    return boxes * beside(factors.reshape(shape), boxes)

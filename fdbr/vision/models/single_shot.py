@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.control_flow import while_loop
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.vision.boxes import box_iou
@@ -35,6 +36,7 @@ def best_candidates(scores: Any, count: int, threshold: float) -> tuple[Any, Any
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def match_default_boxes(
     boxes: Any, labels: Any, anchors: Any, *, threshold: float = 0.5, chainer: bool = False
 ) -> Any:
@@ -73,7 +75,7 @@ def match_default_boxes(
     boxes, labels, anchors = (stop_gradient(ops.asarray(part)) for part in (boxes, labels, anchors))
     count, shape = labels.shape[1], (labels.shape[0], anchors.shape[0])
     if not count or not anchors.shape[0]:
-        return ops.full(shape, -1, dtype=np.int32)
+        return array_module(anchors).full(shape, -1, dtype=np.int32)
     overlaps = ops.where((labels >= 0)[..., None], box_iou(boxes, anchors), -1)  # (N, R, K)
     matches = match(overlaps, labels >= 0, threshold, threshold)
     forced = _one_to_one(overlaps) if chainer else _best_of_each(overlaps)
@@ -83,14 +85,14 @@ def match_default_boxes(
 def _best_of_each(overlaps: Any) -> Any:
     """Return for each default box the last object that overlaps it most, or -1."""
     count, size = overlaps.shape[1:]
-    best = ops.argmax(overlaps, axis=2)
-    hits = (best[..., None] == np.arange(size)) & (overlaps[:, :, :1] >= 0)
-    return ops.max(ops.where(hits, np.arange(count)[:, None], -1), axis=1)
+    xp, best = array_module(overlaps), ops.argmax(overlaps, axis=2)
+    hits = (best[..., None] == xp.arange(size)) & (overlaps[:, :, :1] >= 0)
+    return ops.max(ops.where(hits, xp.arange(count)[:, None], -1), axis=1)
 
 
 def _one_to_one(overlaps: Any) -> Any:
     """Return for each default box its object in ChainerCV's one-to-one matching, or -1."""
-    images, count, size = overlaps.shape
+    (images, count, size), xp = overlaps.shape, array_module(overlaps)
 
     def unfinished(val: Any) -> Any:
         return ops.any(val[0] > 1e-6)
@@ -100,13 +102,13 @@ def _one_to_one(overlaps: Any) -> Any:
         left, matches = val
         flat = ops.reshape(ops.swapaxes(left, 1, 2), (images, -1))
         best = ops.argmax(flat, axis=1)
-        row = (best % count)[:, None] == np.arange(count)
-        column = (best // count)[:, None] == np.arange(size)
+        row = (best % count)[:, None] == xp.arange(count)
+        column = (best // count)[:, None] == xp.arange(size)
         fits = ops.max(flat, axis=1)[:, None] > 1e-6
         matches = ops.where(column & fits, (best % count)[:, None], matches)
         return ops.where(row[:, :, None] | column[:, None, :], 0, left), matches
 
-    start = overlaps, ops.full((images, size), -1, dtype=np.int64)
+    start = overlaps, xp.full((images, size), -1, dtype=np.int64)
     return while_loop(unfinished, match, start)[1]
 
 
@@ -131,6 +133,7 @@ def of_matched(matches: Any, boxes: Any, labels: Any, anchors: Any) -> tuple[Any
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def multibox_loss(
     logits: Any, codes: Any, labels: Any, true_codes: Any, *, negatives: float = 3.0
 ) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops, random, tree
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
@@ -16,10 +17,11 @@ from fdbr.nn.models.mobilenet import InvertedResidual, MobileNet_V3_Large, eight
 from fdbr.nn.models.network import Network
 from fdbr.nn.pooling.dimensions import MaxPool2d
 from fdbr.nn.sequential import Sequential
+from fdbr.ops.devices import beside
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import clip_boxes, decode_boxes, default_boxes, encode_boxes
 from fdbr.vision.models.base import Detector, Prepared
-from fdbr.vision.models.resizing import in_batch, in_originals
+from fdbr.vision.models.resizing import in_batch, normalized
 from fdbr.vision.models.single_shot import (
     SWAPPED,
     best_candidates,
@@ -29,7 +31,7 @@ from fdbr.vision.models.single_shot import (
 )
 from fdbr.vision.models.suppression import in_rows, suppressed
 from fdbr.vision.models.truths import padded_truths
-from fdbr.vision.results import Detections, unpad
+from fdbr.vision.results import Detections
 
 __all__ = [
     "SSD",
@@ -249,6 +251,7 @@ class SSD(Detector):
             steps=self.steps,
             clip=not self.chainer,
         ).astype(codes.dtype)
+        anchors = beside(anchors, codes)
         return logits, codes if self.chainer else ops.take(codes, SWAPPED, axis=-1), anchors
 
     def prepare(self, images: Any) -> Prepared:
@@ -260,10 +263,9 @@ class SSD(Detector):
             x if x.shape[2:] == shape else ops.interpolate(x, shape, mode="bilinear")
             for x in (ops.astype(part, dtype, copy=False) for part in batches)
         ] or [np.zeros((0, 3, *shape), dtype)]
-        mean, std = (np.asarray(values, dtype)[:, None, None] for values in (self.mean, self.std))
         sizes = np.full((len(images), 2), self.size, np.int32)
         originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
-        return Prepared((ops.concat(resized) - mean) / std, sizes, originals)
+        return Prepared(normalized(ops.concat(resized), self.mean, self.std), sizes, originals)
 
     def detect(self, batch: Any, sizes: Any) -> Detections:
         """Return the padded objects in a batch, in its pixels."""
@@ -274,19 +276,22 @@ class SSD(Detector):
             boxes = clip_boxes(boxes, (self.size, self.size))
         scores = ops.swapaxes(ops.softmax(logits, axis=-1)[..., 1:], 1, 2)
         scores, index, fits = best_candidates(scores, self.candidates, self.score_threshold)
-        labels = ops.where(fits, np.arange(scores.shape[1], dtype=np.int32)[:, None], -1)
+        classes = array_module(scores).arange(scores.shape[1], dtype=np.int32)
+        labels = ops.where(fits, classes[:, None], -1)
         scores, index, labels = (
             ops.reshape(part, (len(batch), -1)) for part in (scores, index, labels)
         )
         boxes = ops.take_along_axis(boxes, index[..., None], axis=1)
         return suppressed(
-            boxes, scores, labels, threshold=self.nms_threshold, limit=self.detections
+            boxes,
+            scores,
+            labels,
+            threshold=self.nms_threshold,
+            limit=self.detections,
+            chainer=self.chainer,
         )
 
-    def finish(self, found: Detections, prepared: Prepared) -> Detections:
-        """Return the ragged detections in pixels of the images that were given."""
-        return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
-
+    @where_it_lies
     def losses(self, images: Any, truths: Any, *, key: Any = None) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
@@ -305,9 +310,9 @@ class SSD(Detector):
         ValueError, TypeError
             If images or truths are invalid; the message has the index of the image.
         """
-        prepared = self.prepare(images)
         classes = self.head.classification_head.columns - 1
-        truths = padded_truths(type(self).__name__, truths, len(images), classes)
+        truths = padded_truths(self, images, truths, classes)
+        prepared = self.prepare(images)
         truths = in_batch(truths, prepared)
         (logits, codes, anchors), successor = self._trained(key, prepared.batch)
         matches = match_default_boxes(truths.boxes, truths.labels, anchors, chainer=self.chainer)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
+from fdbr.ops.devices import beside
 from fdbr.vision.boxes import nms
 from fdbr.vision.results import PADDING, Detections
 
@@ -18,7 +19,9 @@ def in_rows(maps: Any, columns: int) -> Any:
     return ops.reshape(ops.permute_dims(maps, (0, 2, 3, 1)), (n, count, columns))
 
 
-def suppressed(boxes: Any, scores: Any, labels: Any, *, threshold: float, limit: int) -> Detections:
+def suppressed(
+    boxes: Any, scores: Any, labels: Any, *, threshold: float, limit: int, chainer: bool = False
+) -> Detections:
     """Return the boxes that overlap no better box of their label, padded.
 
     Parameters
@@ -30,8 +33,10 @@ def suppressed(boxes: Any, scores: Any, labels: Any, *, threshold: float, limit:
         The overlap (IoU) above which the box with the smaller score is left out.
     limit
         The number of entries for each image.
+    chainer
+        As for `fdbr.vision.nms`.
     """
-    kept = nms(boxes, scores, threshold, labels=labels, limit=limit)
+    kept = nms(boxes, scores, threshold, labels=labels, limit=limit, chainer=chainer)
     found, index = kept >= 0, ops.maximum(kept, 0)
     return Detections(
         ops.where(found[..., None], ops.take_along_axis(boxes, index[..., None], axis=1), 0),
@@ -54,7 +59,7 @@ def best_objects(
     score_threshold
         Scores must be above it.
     nms_threshold, limit
-        As for `suppressed`.
+        As for `suppressed`, with ``chainer=True``.
     """
     n, k, c = scores.shape
     if boxes.ndim == 3:
@@ -63,7 +68,8 @@ def best_objects(
     return suppressed(
         ops.reshape(boxes, (n, k * c, 4)),
         ops.reshape(certain, (n, k * c)),
-        np.tile(np.arange(c, dtype=np.int32), (n, k)),
+        beside(np.tile(np.arange(c, dtype=np.int32), (n, k)), scores),
         threshold=nms_threshold,
         limit=limit,
+        chainer=True,
     )

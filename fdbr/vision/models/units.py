@@ -1,5 +1,6 @@
 """ChainerCV's pairs of convolution and batch normalisation."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -94,7 +95,15 @@ class SeparableConvUnit(Composite):
         pw_act: Activation = ops.relu,
     ) -> Self:
         """Return a unit with kernels of 3x3, padded on both sides by ``dilation``."""
-        settings = {"padding": dilation, "dilation": dilation, "groups": inputs, "bias": False}
+        settings: dict[str, Any] = {
+            "padding": dilation,
+            "dilation": dilation,
+            "groups": inputs,
+            "bias": False,
+        }
+        # He's variance by default, of one channel.  PyTorch's, 1 / inputs of it, would make values
+        # so small that the eps of 1e-3 outweighs their variance.
+        settings["stddev"] = math.sqrt(2 / 9)
         return cls(
             of.conv(inputs, inputs, 3, stride, **settings),
             of.batch_norm(inputs),

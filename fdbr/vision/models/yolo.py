@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.nn import initializers
@@ -15,10 +16,11 @@ from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.sequential import Sequential
+from fdbr.ops.devices import beside
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import box_iou
-from fdbr.vision.models.base import Detector, Prepared, checked_images
+from fdbr.vision.models.base import Detector, Prepared
 from fdbr.vision.models.suppression import best_objects, in_rows
 from fdbr.vision.models.truths import padded_truths
 from fdbr.vision.results import Detections, Truths, unpad
@@ -280,6 +282,7 @@ class YOLOTargets(NamedTuple):
 
 
 @public("fdbr.vision.models")
+@where_it_lies
 def yolo_targets(
     predicted: Any,
     boxes: Any,
@@ -334,20 +337,22 @@ def yolo_targets(
         first += across * across * len(sizes)
     table = np.array(rows, np.int32)
     shapes = np.array([shape for sizes in anchors for shape in sizes], np.float32)
+    table, shapes = (beside(part, boxes) for part in (table, shapes))
     extents = boxes[..., 2:] - boxes[..., :2]
     shared = ops.prod(ops.minimum(extents[..., None, :], shapes), axis=-1)
     union = ops.prod(extents, axis=-1)[..., None] + shapes.prod(axis=1) - shared
     best = ops.argmax(shared / union, axis=-1)
-    step, side, start, count = (ops.take(column, best) for column in table.T)
+    step, side, start, count = ops.unstack(ops.take(table, best, axis=0), axis=-1)
     centres = (boxes[..., :2] + boxes[..., 2:]) / 2
     cells = ops.astype(ops.floor(centres / step[..., None]), np.int32)
     cells = ops.minimum(ops.maximum(cells, 0), side[..., None] - 1)
     assigned = start + (cells[..., 0] * side + cells[..., 1]) * count
     real = labels >= 0
-    matches = (assigned[..., None] == np.arange(first)) & real[..., None]
-    numbers = np.arange(1, labels.shape[1] + 1, dtype=np.int32)[:, None]
+    xp = array_module(boxes)
+    matches = (assigned[..., None] == xp.arange(first)) & real[..., None]
+    numbers = xp.arange(1, labels.shape[1] + 1, dtype=np.int32)[:, None]
     truths = ops.max(ops.where(matches, numbers, 0), axis=1) - 1
-    hot = ops.astype(labels[..., None] == np.arange(classes), predicted.dtype)
+    hot = ops.astype(labels[..., None] == xp.arange(classes), predicted.dtype)
     classed = ops.matmul(ops.matrix_transpose(ops.astype(matches, hot.dtype)), hot)
     overlaps = ops.where(real[:, None], box_iou(predicted, boxes), 0)
     ignored = ops.max(overlaps, axis=-1) > ignore_threshold
@@ -403,17 +408,20 @@ class YOLO(Detector):
 
     def finish(self, found: Detections, prepared: Prepared) -> Detections:
         """Return the ragged result of `detect` in pixels of the images that were given."""
-        offsets, scales = self._changes(prepared)
+        offsets, scales = self._changes(prepared, found.boxes)
         return unpad(found._replace(boxes=(found.boxes - offsets) / scales))
 
     def boxes(self, locs: Any) -> Any:
         """Return the boxes ``(N, K, 4)`` that are encoded in ``locs``."""
-        grid = self.grid()
+        grid = self._grid_beside(locs)
         centres = (grid.cells + ops.sigmoid(locs[..., :2])) * grid.steps[:, None]
         halves = grid.priors * ops.exp(locs[..., 2:]) / 2
         return ops.concat((centres - halves, centres + halves), axis=-1)
 
-    def losses(self, images: Any, truths: Any, *, key: Any) -> tuple[dict[str, Any], Self]:
+    @where_it_lies
+    def losses(
+        self, images: Any, truths: Any, *, key: Any, prior_weight: Any = 0
+    ) -> tuple[dict[str, Any], Self]:
         """Return the losses of training by their names, and the model's successor.
 
         Boxes are assigned as in `yolo_targets`.  The losses are sums over predictions, divided by
@@ -423,6 +431,11 @@ class YOLO(Detector):
         ----------
         images, truths, key
             As for `Detector.losses`; the key is not used.
+        prior_weight
+            The weight in ``loc_loss`` of predictions that no object is assigned to, whose boxes
+            then stay near the centres of their cells and their anchors.  With the number of images
+            seen before, Darknet's weight for `YOLOv2` is ``ops.where(seen < 12800, 0.01, 0)``; for
+            `YOLOv3` it is 0.
 
         Returns
         -------
@@ -435,11 +448,9 @@ class YOLO(Detector):
         ValueError, TypeError
             If an image or an object is not proper; the message has the index of the image.
         """
-        name = type(self).__name__
-        images = checked_images(name, images, "losses")
-        truths = padded_truths(name, truths, len(images), self.classes)
+        truths = padded_truths(self, images, truths, self.classes)
         prepared = self.prepare(images)
-        offsets, scales = self._changes(prepared)
+        offsets, scales = self._changes(prepared, truths.boxes)
         truths = truths._replace(boxes=ops.astype(truths.boxes * scales + offsets, np.float32))
         (locs, objs, confs), successor = self.train(prepared.batch, key=key)
         predicted = stop_gradient(self.boxes(locs))
@@ -453,10 +464,18 @@ class YOLO(Detector):
             classes=self.classes,
             ignore_threshold=self._ignore_threshold,
         )
-        return self.target_losses(locs, objs, confs, truths, targets), successor
+        losses = self.target_losses(locs, objs, confs, truths, targets, prior_weight=prior_weight)
+        return losses, successor
 
     def target_losses(
-        self, locs: Any, objs: Any, confs: Any, truths: Truths, targets: YOLOTargets
+        self,
+        locs: Any,
+        objs: Any,
+        confs: Any,
+        truths: Truths,
+        targets: YOLOTargets,
+        *,
+        prior_weight: Any = 0,
     ) -> dict[str, Any]:
         """Return the losses of outputs for given targets.
 
@@ -468,26 +487,29 @@ class YOLO(Detector):
             The padded objects in pixels of the batch.
         targets
             Which predictions must find them.
+        prior_weight
+            As for `losses`.
         """
-        grid = self.grid()
+        grid = self._grid_beside(locs)
         assigned = targets.truths >= 0
         indices = ops.maximum(targets.truths, 0)
         corners = ops.broadcast_to(indices[..., None], (*indices.shape, 4))
         own = ops.take_along_axis(truths.boxes, corners, axis=1)
-        own = ops.where(assigned[..., None], own, np.array([0, 0, 1, 1], np.float32))
+        own = ops.where(assigned[..., None], own, self.boxes(ops.zeros_like(locs)))
         extents = own[..., 2:] - own[..., :2]
         centres = (own[..., :2] + own[..., 2:]) / (2 * grid.steps[:, None]) - grid.cells
         share = extents[..., 0] * extents[..., 1] / self.size**2
         shapes = ops.square(locs[..., 2:] - ops.log(extents / grid.priors)) / 2
         positions = self._position_losses(locs[..., :2], centres)
-        loc = (2 - share) * ops.sum(positions + shapes, axis=-1)
+        other = ops.astype(beside(ops.asarray(prior_weight), locs), locs.dtype)
+        weights = ops.where(assigned, 2 - share, other)
         overlaps = _overlaps(stop_gradient(self.boxes(locs)), own)
         obj = self._object_losses(objs, overlaps, assigned, targets.ignored)
         labels = ops.take_along_axis(truths.labels, indices, axis=1)
         conf = self._class_losses(confs, labels, targets.classes)
         count = max(locs.shape[0], 1)
         return {
-            "loc_loss": ops.sum(ops.where(assigned, loc, 0)) / count,
+            "loc_loss": ops.sum(weights[..., None] * (positions + shapes)) / count,
             "obj_loss": ops.sum(obj) / count,
             "conf_loss": ops.sum(ops.where(assigned, conf, 0)) / count,
         }
@@ -496,12 +518,17 @@ class YOLO(Detector):
         """Return the boxes from which predictions start."""
         return _grid(self.size, self.extractor.strides, self.anchors)
 
-    def _changes(self, prepared: Prepared) -> tuple[Any, Any]:
+    def _grid_beside(self, x: Any) -> Grid:
+        """Return the grid on the device of an array."""
+        return Grid(*(beside(part, x) for part in self.grid()))
+
+    def _changes(self, prepared: Prepared, boxes: Any) -> tuple[Any, Any]:
         """Return what is added to boxes of images, and before that multiplied, per image."""
         offsets = (self.size - prepared.sizes) // 2
         scales = prepared.sizes / np.maximum(prepared.originals, 1)
-        return tuple(  # type: ignore[return-value]
-            np.tile(part, 2)[:, None].astype(np.float32) for part in (offsets, scales)
+        return tuple(
+            beside(np.tile(part, 2)[:, None].astype(np.float32), boxes)
+            for part in (offsets, scales)
         )
 
     def _outputs(self, maps: Sequence[Any]) -> tuple[Any, Any, Any]:

@@ -10,7 +10,7 @@ as those of `fdbr.train.augment` do.  The fields of an example are
 - any others, which stay as they are.
 
 Any of them may be missing.  Boxes and points without pixels are examples too: ``{"boxes": boxes,
-"size": (height, width)}``.
+"size": (height, width)}``.  Examples lie in host memory; an array on a GPU is an error.
 
 Coordinates are continuous: the pixel in row i and column j covers ``[i, i + 1) x [j, j + 1)``.  An
 object that leaves the picture is removed from all fields; `crop` says when.

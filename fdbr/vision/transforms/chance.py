@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.errors.public import public
-from fdbr.train.augment.geometry import drawn_part
+from fdbr.train.augment.geometry import MODES, corner, drawn_part
 from fdbr.train.augment.pixels import draws, span
 from fdbr.vision.boxes import box_iou
 from fdbr.vision.transforms.fields import Example
@@ -56,7 +56,10 @@ def random_crop(key: Any, example: Any, size: Any, *, allow_outside_center: bool
     >>> transforms.random_crop(random.key(0), example, 32)["boxes"]
     array([[ 0.,  0., 32., 32.]])
     """
-    return part_at("random_crop", example, size, draws(key, 2), allow_outside_center)
+    where = draws(key, 2)
+    return part_at(
+        "random_crop", example, size, lambda free: corner(free, where), allow_outside_center
+    )
 
 
 @public("fdbr.vision.transforms")
@@ -80,9 +83,10 @@ def random_sized_crop(
     example
         A dict that has an image, or another field with a height and a width.
     scale
-        The least and the greatest area, as a fraction of the picture's.
+        The least and the greatest area, as a fraction of the picture's; it is smaller where the
+        picture has no part of that area and shape.
     ratio
-        The least and the greatest width over height.
+        The least and the greatest width over height, up to the rounding of both.
     allow_outside_center
         As for `crop`.
 
@@ -322,6 +326,7 @@ def random_rotate(
     *,
     expand: bool = True,
     allow_outside_center: bool = True,
+    mode: str = "linear",
 ) -> Example:
     """Rotate a picture with its objects by a random angle.
 
@@ -333,7 +338,7 @@ def random_rotate(
         A dict that has an image, or another field with a height and a width.
     degrees
         The greatest angle in either direction; by default the angle is 0, 90, 180 or 270.
-    fill, expand, allow_outside_center
+    fill, expand, allow_outside_center, mode
         As for `rotate`.
 
     Returns
@@ -355,12 +360,15 @@ def random_rotate(
     """
     chance = draws(key, 1)[0]
     angle = 90 * int(4 * chance) if degrees is None else degrees * (2 * chance - 1)
-    return rotate(example, angle, fill, expand=expand, allow_outside_center=allow_outside_center)
+    settings = {"expand": expand, "allow_outside_center": allow_outside_center}
+    return rotate(example, angle, fill, **settings, mode=mode)
 
 
 @public("fdbr.vision.transforms")
-def resize_with_random_interpolation(key: Any, example: Any, size: Any) -> Example:
-    """Resize a picture with its objects, with linear, cubic or no interpolation by chance.
+def resize_with_random_interpolation(
+    key: Any, example: Any, size: Any, modes: Sequence[str] = ("linear", "cubic", "nearest")
+) -> Example:
+    """Resize a picture with its objects, with an interpolation that is drawn from several.
 
     Parameters
     ----------
@@ -370,6 +378,9 @@ def resize_with_random_interpolation(key: Any, example: Any, size: Any) -> Examp
         A dict that has an image, or another field with a height and a width.
     size
         Height and width, or one number for both.
+    modes
+        Modes of `resize`, which have equal probabilities.  Those of SSD's and ChainerCV's code are
+        ``("linear", "area", "nearest", "cubic", "lanczos")``.
 
     Returns
     -------
@@ -379,7 +390,7 @@ def resize_with_random_interpolation(key: Any, example: Any, size: Any) -> Examp
     Raises
     ------
     TypeError, ValueError
-        If the fields do not fit together, or ``size`` is none.
+        If the fields do not fit together, or ``size`` or one of ``modes`` is none.
 
     Notes
     -----
@@ -392,5 +403,9 @@ def resize_with_random_interpolation(key: Any, example: Any, size: Any) -> Examp
     >>> transforms.resize_with_random_interpolation(random.key(0), example, 4)["image"].shape
     (3, 4, 4)
     """
-    modes = ("linear", "cubic", "nearest")
+    if not modes or not set(modes) <= set(MODES):
+        raise ValueError(
+            "fdbr.vision.transforms.resize_with_random_interpolation: modes must be some of "
+            f"{MODES}, got {modes!r}"
+        )
     return resize(example, size, modes[int(len(modes) * draws(key, 1)[0])])

@@ -5,13 +5,23 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.core.array_modules import array_module
+from fdbr.core.devices import is_host
 from fdbr.errors.checks import describe
 
-__all__ = ["Example", "checked", "example_of", "is_of_objects", "objects_of"]
+__all__ = [
+    "OBJECT_AXES",
+    "Example",
+    "checked",
+    "example_of",
+    "host_array",
+    "is_of_objects",
+    "objects_of",
+]
 
 Example = dict[str, Any]
 
-_TAILS: dict[str, tuple[Any, ...]] = {
+OBJECT_AXES: dict[str, tuple[Any, ...]] = {
     "boxes": (4,),
     "labels": (),
     "masks": ("H", "W"),
@@ -27,7 +37,7 @@ _TAILS: dict[str, tuple[Any, ...]] = {
 
 def is_of_objects(name: str) -> bool:
     """Whether a field has an entry for each object."""
-    return name in _TAILS or name.startswith("object_")
+    return name in OBJECT_AXES or name.startswith("object_")
 
 
 def example_of(function: str, example: Any) -> Example:
@@ -40,8 +50,18 @@ def example_of(function: str, example: Any) -> Example:
     found = dict(example)
     for name in found:
         if name in ("image", "label_map") or is_of_objects(name):
-            found[name] = np.asarray(found[name])
+            found[name] = host_array(f"fdbr.vision.{function}: {name}", found[name])
     return found
+
+
+def host_array(what: str, value: Any) -> Any:
+    """Return a value as a NumPy array, or raise an error if it lies on a GPU."""
+    if not is_host(array_module(value)):
+        raise TypeError(
+            f"{what} must lie in host memory, where examples are read and transformed, got "
+            f"{describe(value)} on a GPU; fdbr.device_get moves it"
+        )
+    return np.asarray(value)
 
 
 def checked(function: str, example: Any) -> tuple[Example, tuple[int, int] | None]:
@@ -97,7 +117,7 @@ def objects_of(function: str, example: Example) -> int | None:
     """Return the number of objects, or raise an error if fields differ; `None` without fields."""
     counts = {}
     for name in filter(is_of_objects, example):
-        array, tail = example[name], _TAILS.get(name)
+        array, tail = example[name], OBJECT_AXES.get(name)
         if array.ndim == 0 or (tail is not None and not _has(array.shape[1:], tail)):
             axes = ", ".join(map(str, ("R", *(tail or ("…",)))))
             raise ValueError(

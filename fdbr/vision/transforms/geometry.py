@@ -1,7 +1,7 @@
 """Crops, flips, sizes and angles of examples."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.train import augment
-from fdbr.train.augment.geometry import corner, rotated
+from fdbr.train.augment.geometry import middle, rotated
 from fdbr.train.augment.pixels import pair
 from fdbr.vision.transforms.fields import Example, checked
 from fdbr.vision.transforms.moving import Movement, filling, move, placed, shifted
@@ -134,11 +134,17 @@ def center_crop(example: Any, size: Any, *, allow_outside_center: bool = True) -
     >>> transforms.center_crop({"size": (4, 6), "boxes": np.array([[0.0, 0, 4, 6]])}, 2)
     {'size': (2, 2), 'boxes': array([[0., 0., 2., 2.]])}
     """
-    return part_at("center_crop", example, size, (0.5, 0.5), allow_outside_center)
+    return part_at("center_crop", example, size, middle, allow_outside_center)
 
 
-def part_at(function: str, example: Any, size: Any, where: Any, centers: bool) -> Example:
-    """Cut a part of a size, at relative positions in [0, 1)."""
+def part_at(
+    function: str,
+    example: Any,
+    size: Any,
+    where: Callable[[tuple[int, int]], tuple[int, int]],
+    centers: bool,
+) -> Example:
+    """Cut a part of a size, at a row and column that depend on how many are left out."""
     found, (height, width) = sized(function, example)
     rows, columns = pair(function, "size", size)
     if rows > height or columns > width:
@@ -146,7 +152,7 @@ def part_at(function: str, example: Any, size: Any, where: Any, centers: bool) -
             f"fdbr.vision.transforms.{function}: a picture of {height} x {width} has no part of "
             f"{rows} x {columns}; resize or expand it first"
         )
-    top, left = corner((height - rows, width - columns), where)
+    top, left = where((height - rows, width - columns))
     moved = shifted((rows, columns), -top, -left)
     return move(found, moved, cuts=True, allow_outside_center=centers)
 
@@ -163,7 +169,9 @@ def sized(function: str, example: Any) -> tuple[Example, tuple[int, int]]:
 
 
 @public("fdbr.vision.transforms")
-def ten_crop(example: Any, size: Any, *, allow_outside_center: bool = True) -> tuple[Example, ...]:
+def ten_crop(
+    example: Any, size: Any, *, allow_outside_center: bool = True, chainer: bool = False
+) -> tuple[Example, ...]:
     """Cut the middle and the four corners out of a picture, and out of its mirror image.
 
     Parameters
@@ -174,6 +182,9 @@ def ten_crop(example: Any, size: Any, *, allow_outside_center: bool = True) -> t
         Height and width of the parts, or one number for both.
     allow_outside_center
         As for `crop`.
+    chainer
+        Whether the first row and column of the middle are rounded down, as in ChainerCV;
+        torchvision rounds them as `center_crop` does.
 
     Returns
     -------
@@ -192,10 +203,15 @@ def ten_crop(example: Any, size: Any, *, allow_outside_center: bool = True) -> t
     >>> np.stack([crop["image"] for crop in crops]).shape
     (10, 3, 24, 24)
     """
-    end = math.nextafter(1, 0)
     parts = [
         part_at("ten_crop", example, size, where, allow_outside_center)
-        for where in ((0.5, 0.5), (0, 0), (end, 0), (0, end), (end, end))
+        for where in (
+            (lambda free: (free[0] // 2, free[1] // 2)) if chainer else middle,
+            lambda free: (0, 0),
+            lambda free: (free[0], 0),
+            lambda free: (0, free[1]),
+            lambda free: free,
+        )
     ]
     return (*parts, *(flip(part) for part in parts))
 
@@ -352,8 +368,8 @@ def resize(example: Any, size: Any, mode: str = "linear") -> Example:
     size
         Height and width, or one number for both.
     mode
-        For the image, as for `train.augment.resize`: ``"linear"``, ``"cubic"`` or ``"nearest"``.
-        Masks and label maps take the nearest pixel.
+        For the image, as for `train.augment.resize`: ``"linear"``, ``"cubic"``, ``"lanczos"``,
+        ``"area"`` or ``"nearest"``.  Masks and label maps take the nearest pixel.
 
     Returns
     -------
@@ -509,6 +525,9 @@ def resize_contain(
 
 # --- other angles -------------------------------------------------------------------
 
+_ORDERS = {"linear": 1, "cubic": 3, "nearest": 0}
+"""The orders of the splines that interpolate rotated images."""
+
 
 @public("fdbr.vision.transforms")
 def rotate(
@@ -518,12 +537,13 @@ def rotate(
     *,
     expand: bool = True,
     allow_outside_center: bool = True,
+    mode: str = "linear",
 ) -> Example:
     """Rotate a picture with its objects, counterclockwise.
 
     Multiples of 90 degrees only move pixels, if the canvas may change.  At other angles the image
-    is interpolated linearly, masks and label maps take the nearest pixel, and a box becomes the one
-    around its four corners.
+    is interpolated, masks and label maps take the nearest pixel, and a box becomes the one around
+    its four corners.
 
     Parameters
     ----------
@@ -537,6 +557,8 @@ def rotate(
         Whether the canvas becomes as large as the rotated picture; otherwise it keeps its size.
     allow_outside_center
         As for `crop`, if the canvas keeps its size.
+    mode
+        For the image: ``"linear"``, ``"cubic"`` (splines) or ``"nearest"``.
 
     Returns
     -------
@@ -546,7 +568,7 @@ def rotate(
     Raises
     ------
     TypeError, ValueError
-        If the fields do not fit together, or the angle is not finite.
+        If the fields do not fit together, the angle is not finite, or there is no such mode.
 
     >>> import numpy as np
     >>> from fdbr.vision import transforms
@@ -557,6 +579,10 @@ def rotate(
     if not math.isfinite(degrees):
         raise ValueError(
             f"fdbr.vision.transforms.rotate: degrees must be finite, got {describe(degrees)}"
+        )
+    if mode not in _ORDERS:
+        raise ValueError(
+            f"fdbr.vision.transforms.rotate: mode must be one of {(*_ORDERS,)}, got {mode!r}"
         )
     quarters, rest = divmod(degrees, 90)
     if rest == 0:
@@ -574,7 +600,7 @@ def rotate(
         if rest == 0 and tuple(room) == new:
             return np.rot90(array, int(quarters) % 4, (1, 2))
         colours = filling(fill, array).ravel() if len(array) else 0
-        return rotated(array, degrees, new, colours, order=0 if nearest else 1)
+        return rotated(array, degrees, new, colours, order=0 if nearest else _ORDERS[mode])
 
     movement = Movement(linear, offset, new, pixels)
     cuts = not expand

@@ -1,5 +1,6 @@
 """Several examples in one."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from fdbr import random
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.train.augment.geometry import corner
 from fdbr.train.augment.pixels import draws, finish, pair
 from fdbr.vision.transforms.fields import Example, is_of_objects, objects_of
 from fdbr.vision.transforms.geometry import expand, part_at, resize, sized
@@ -82,9 +84,9 @@ def mosaic(
         (rows, top), (columns, left) = spaces
         factor = max(rows / old[0], columns / old[1])
         new = max(rows, round(old[0] * factor)), max(columns, round(old[1] * factor))
-        part = part_at(
-            "mosaic", resize(found, new), (rows, columns), draws(one, 2), allow_outside_center
-        )
+        where = functools.partial(corner, where=draws(one, 2))
+        found = resize(found, new)
+        part = part_at("mosaic", found, (rows, columns), where, allow_outside_center)
         parts.append(
             (expand(part, canvas, top, left), slice(top, top + rows), slice(left, left + columns))
         )

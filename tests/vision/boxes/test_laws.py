@@ -19,15 +19,16 @@ def boxes_of(rng, count, extent=20.0):
     return np.concatenate([low, low + np.round(rng.uniform(1, extent, (count, 2)) * 4) / 4], 1)
 
 
-def greedy(boxes, scores, threshold, labels):
+def greedy(boxes, scores, threshold, labels, fits=np.less_equal):
     """Keep one box after another."""
-    kept = []
+    kept, threshold = [], boxes.dtype.type(threshold)
     for i in np.argsort(-scores, kind="stable"):
         if not scores[i] > -np.inf or labels[i] == -1:
             continue
         rivals = [j for j in kept if labels[j] == labels[i]]
         if all(
-            vision.box_iou(boxes[i : i + 1], boxes[j : j + 1])[0, 0] <= threshold for j in rivals
+            fits(vision.box_iou(boxes[i : i + 1], boxes[j : j + 1])[0, 0], threshold)
+            for j in rivals
         ):
             kept.append(i)
     return kept
@@ -65,6 +66,21 @@ def test_decoding_inverts_encoding(seed, box_format):
     np.testing.assert_allclose(vision.decode_boxes(offsets, anchors, **more), boxes, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int32", "int64"])
+def test_boxes_of_integers_of_all_lengths_have_the_areas_and_formats_of_long_ones(dtype):
+    most = min(np.iinfo(dtype).max, 40000)
+    boxes = np.array([[0, 1, most - 1, most], [most, most, 1, 2], [most - 9, 3, most, 7]])
+    short, size = boxes.astype(dtype), (most * 2, 5)
+    np.testing.assert_array_equal(vision.box_area(short), vision.box_area(boxes))
+    for source in ("yxyx", "yxhw"):
+        for target in ("xyxy", "xywh", "cycxhw"):
+            expected = vision.convert_boxes(boxes, source, target)
+            np.testing.assert_array_equal(vision.convert_boxes(short, source, target), expected)
+    clipped = vision.clip_boxes(short, size)
+    np.testing.assert_array_equal(clipped, vision.clip_boxes(boxes, size))
+    assert clipped.dtype == dtype
+
+
 @settings(max_examples=25, deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.3, 0.5, 1.0]), st.integers(0, 25))
 def test_nms_keeps_what_a_greedy_loop_keeps(seed, threshold, count):
@@ -83,6 +99,17 @@ def test_nms_keeps_what_a_greedy_loop_keeps(seed, threshold, count):
     single = vision.nms(boxes, scores, threshold)
     iou = vision.box_iou(boxes[single], boxes[single])
     assert (iou[~np.eye(len(single), dtype=bool)] <= threshold).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.sampled_from(["float32", "float64"]), st.sampled_from([0.0, 1 / 3, 0.7, 1.0]))
+def test_nms_of_chainer_leaves_out_boxes_that_reach_the_threshold(seed, dtype, threshold):
+    rng = np.random.default_rng(seed)
+    low = rng.integers(0, 5, (12, 2))  # of so few sizes that overlaps equal the threshold
+    boxes = np.concatenate([low, low + rng.integers(1, 11, (12, 2))], 1).astype(dtype)
+    scores, labels = rng.normal(size=12), rng.integers(-1, 2, 12)
+    kept = vision.nms(boxes, scores, threshold, labels=labels, chainer=True)
+    assert kept.tolist() == greedy(boxes, scores, threshold, labels, np.less)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -179,6 +206,24 @@ def test_masks_are_resized_pasted_and_cropped():
     assert vision.crop_masks(mask[:0], boxes[:0], 4).shape == (0, 4, 4)
     assert vision.paste_masks(cropped[:0], boxes[:0], (3, 4)).shape == (0, 3, 4)
     assert vision.paste_masks(cropped, boxes, (0, 4)).shape == (len(boxes), 0, 4)
+
+
+def test_masks_are_cropped_as_by_chainercv():
+    rng = np.random.default_rng(5)
+    mask = np.kron(rng.random((1, 5, 6)) > 0.3, np.ones((4, 5), bool))
+    low, size = rng.uniform(-6, 14, (12, 2)), 6
+    boxes = np.concatenate([low, low + rng.uniform(1, 14, (12, 2))], axis=1)
+    found = vision.crop_masks(mask, boxes, size, indices=np.zeros(12, int), chainer=True)
+    for box, ours in zip(boxes, found, strict=True):
+        half, centre = (box[2:] - box[:2]) / 2 * (size + 2) / size, (box[2:] + box[:2]) / 2
+        low, high = np.round(centre - half).astype(int), np.round(centre + half).astype(int)
+        padded = np.pad(mask[0], 40)[low[0] + 40 : high[0] + 40, low[1] + 40 : high[1] + 40]
+        ends = []
+        for length in padded.shape:
+            at = np.clip((np.arange(size + 2) + 0.5) * length / (size + 2) - 0.5, 0, length - 1)
+            ends.append((np.floor(at).astype(int), np.ceil(at).astype(int)))
+        whole = np.all([padded[np.ix_(y, x)] for y in ends[0] for x in ends[1]], axis=0)
+        np.testing.assert_array_equal(ours, whole[1:-1, 1:-1])
 
 
 def test_derivatives_agree_with_differences():

@@ -1,5 +1,7 @@
 """Damaged files are named by data set, file and example."""
 
+import io
+
 import numpy as np
 import pytest
 import scipy.io
@@ -146,3 +148,4 @@ def test_label_maps_of_all_depths(tmp_path, dtype):
     read = datasets.read_label_map(path)
     np.testing.assert_array_equal(read, values)
     assert read.dtype == np.int32
+    np.testing.assert_array_equal(datasets.read_label_map(io.BytesIO(path.read_bytes())), values)

@@ -1,7 +1,5 @@
 """Images with boxes, masks and points on matplotlib's axes, and pictures of predictions."""
 
-import sys
-
 import matplotlib
 import numpy as np
 import pytest
@@ -185,17 +183,6 @@ def test_errors_name_the_function_and_what_is_wrong(call, message):
     with pytest.raises(ValueError, match=message) as caught:
         call()
     assert str(caught.value).startswith("fdbr.vision.drawing.")
-
-
-def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
-    for name in ("matplotlib.pyplot", "matplotlib.figure"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for call in (
-        lambda: drawing.draw_image(IMAGE),
-        lambda: drawing.report("folder", print, [{"image": IMAGE}]),
-    ):
-        with pytest.raises(ImportError, match=r"pip install 'fdbr\[vision\]'"):
-            call()
 
 
 # --- during training ----------------------------------------------------------------

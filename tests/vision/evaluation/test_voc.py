@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from vision.evaluation.data_sets import data_sets
 
 from fdbr import vision
@@ -74,8 +75,7 @@ def averages(data, by, overlap, least, eleven_points):
     return result
 
 
-@pytest.mark.parametrize("eleven_points", [False, True])
-@given(data=data_sets(size=40, masks=True))
+@given(eleven_points=st.booleans(), data=data_sets(size=40, masks=True))
 def test_average_precisions_are_those_of_the_plain_formulation(eleven_points, data):
     options = {"difficult": data["difficult"], "eleven_points": eleven_points}
     found = vision.Instances(

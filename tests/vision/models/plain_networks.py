@@ -73,7 +73,7 @@ def suppressed(boxes, scores, threshold):
     """Return the indices that non-maximum suppression keeps."""
     kept = []
     for i in np.argsort(-scores, kind="stable"):
-        if all(iou(boxes[i], boxes[j]) <= threshold for j in kept):
+        if all(iou(boxes[i], boxes[j]) < threshold for j in kept):
             kept.append(i)
     return kept
 

@@ -11,7 +11,6 @@ from fdbr.vision import models
 from fdbr.vision.models.region_features import (
     join_levels,
     levels_of,
-    masks_in_boxes,
     of_real,
     pool_levels,
 )
@@ -280,18 +279,6 @@ def test_rows_that_are_real_are_computed_in_one_trace_for_all_numbers_of_them() 
     assert "squares: 1 trace\n" in str(compiled.report())
 
 
-def test_mask_targets_are_those_of_an_aligned_crop() -> None:
-    rng = np.random.default_rng(6)
-    masks = (rng.random((3, 50, 70)) > 0.5).astype(np.float32)
-    low = rng.uniform(0, 20, (6, 2))
-    boxes = np.concatenate([low, low + rng.uniform(1, 30, (6, 2))], axis=-1).astype(np.float32)
-    index = np.array([0, 1, 2, 2, 1, 0])
-    found = masks_in_boxes(masks, boxes, index, 7)
-    np.testing.assert_allclose(found, vision.crop_masks(masks, boxes, 7, indices=index), atol=1e-5)
-    whole = masks_in_boxes(np.ones((1, 50, 70), np.float32), boxes[:1], index[:1], 7, chainer=True)
-    assert (whole == 1).all()
-
-
 def test_layers_that_are_frozen_do_not_change() -> None:
     detector, key = model(), fdbr.random.key(2)
     images, truths = pictures((64, 80)), objects(2)
@@ -361,21 +348,12 @@ def test_unknown_settings_and_wrong_sizes_raise() -> None:
         model().predict([np.zeros((3, 8, 8)), np.zeros((1, 8, 8))])
 
 
-def test_wrong_truths_are_refused_with_the_index_of_the_image() -> None:
-    images = pictures((40, 50), (40, 50))
-    boxes = np.array([[[1, 2, 9, 9]], [[1, 2, 9, 9]]], np.float32)
-    labels = np.array([[0], [2]], np.int32)
-
-    def losses(boxes: Any, labels: Any, **others: Any) -> None:
-        cls = (
-            vision.models.MaskRCNN_ResNet50_FPN if others else vision.models.FasterRCNN_ResNet50_FPN
-        )
-        truths = vision.Truths(boxes, labels, **{k: v for k, v in others.items() if v is not None})
-        model(cls).losses(images, truths, key=fdbr.random.key(0))
-
-    with pytest.raises(ValueError, match=r"FPN\.losses: boxes of image 1 must be finite"):
-        losses(boxes * [[[1]], [[np.nan]]], labels)
-    with pytest.raises(ValueError, match="labels of image 1 must be from 0 to 2, got 3"):
-        losses(boxes, labels + 1)
-    with pytest.raises(ValueError, match="truths must have masks, got None"):
-        losses(boxes, labels, masks=None)
+def test_anchors_that_touch_the_border_are_ignored_in_pyramids_of_chainer() -> None:
+    anchors = np.array([[0, 0, 8, 8], [0, 8, 8, 15.5], [0, 8, 8, 16]], np.float32)
+    truths = vision.Truths(anchors[None, :1], np.array([[0]]))
+    key, sizes = fdbr.random.key(0), np.array([[9, 16]])
+    found = model(chainer=True).anchor_targets(key, anchors, truths, sizes)
+    index, _, chosen = found.sample
+    assert set(index[chosen]) == {0, 1}
+    index, _, chosen = models.anchor_targets(key, anchors, truths, sizes=sizes).sample
+    assert set(index[chosen]) == {0, 1, 2}

@@ -387,7 +387,7 @@ def test_anchor_targets_are_those_of_a_loop(seed):
     anchors = np.float32(plain_anchors((4, 4)))
     low = rng.uniform(0, 40, (3, 2))
     boxes = np.float32(np.concatenate([low, low + rng.uniform(8, 24, (3, 2))], axis=1))
-    inside = ((anchors[:, :2] >= 0) & (anchors[:, 2:] < 64)).all(axis=1)
+    inside = ((anchors[:, :2] >= 0) & (anchors[:, 2:] <= 64)).all(axis=1)
     overlaps = np.array([[plain.iou(a, b) for b in boxes] for a in anchors])
     overlaps[~inside] = -1
     largest = overlaps.max(axis=1)
@@ -548,18 +548,12 @@ def test_prediction_is_equal_in_jit(cls, settings):
             assert masks.dtype == bool
 
 
-def test_truths_that_are_not_proper_are_named_with_their_image():
-    for cls, settings in ALL:
-        model = model_of(cls, settings)
-        wrong = vision.pad(truths())
-        with pytest.raises(ValueError, match=f"{cls.__name__}.losses: labels of image 0"):
-            model.losses(images(), wrong._replace(labels=wrong.labels + 3), key=KEY)
+def test_settings_that_make_no_model_are_named():
+    for cls, _ in ALL:
         with pytest.raises(TypeError, match="there is no setting 'colour'"):
             cls.init(KEY, 3, colour=1)
         with pytest.raises(ValueError, match="width"):
             cls.init(KEY, 3, width=0)
-    with pytest.raises(ValueError, match="truths must have masks, got None"):
-        model.losses(images(), truths()._replace(masks=None), key=KEY)
 
 
 def test_regions_before_the_first_stage_are_not_trained():
@@ -568,3 +562,18 @@ def test_regions_before_the_first_stage_are_not_trained():
     grads = fdbr.grad(lambda body: ops.sum(body(x)[1]))(model.extractor)
     assert not grads.conv1.weight.any()
     assert grads.layer2.layers[0].conv1.weight.any()
+
+
+@pytest.mark.parametrize(("cls", "settings"), ALL)
+def test_anchors_lie_on_the_grid_of_the_feature_map(cls, settings):
+    model = model_of(cls, settings)
+    for height in (17, 32, 33, 34, 49, 50, 51, 63):  # which the layers round in several forms
+        features, codes, _ = model(np.zeros((1, 3, height, 40), np.float32))
+        rows, columns = tree.leaves(features)[0].shape[2:]
+        anchors = model.anchors(features)
+        assert anchors.shape == codes.shape[1:]
+        anchors = anchors.reshape(rows, columns, 9, 4)
+        steps = 16 * np.indices((rows, columns)).transpose(1, 2, 0)[:, :, None]
+        np.testing.assert_allclose(
+            anchors, anchors[:1, :1] + np.concatenate([steps, steps], -1), atol=1e-3
+        )

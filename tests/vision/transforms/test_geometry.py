@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from fdbr import random, train
 from fdbr.train import augment
@@ -373,6 +374,66 @@ def test_ten_crops_are_five_parts_and_their_mirror_images():
     np.testing.assert_array_equal(found[5:], found[:5, :, :, ::-1])
 
 
+@given(st.integers(3, 9), st.integers(4, 9), st.integers(1, 3), st.integers(1, 4))
+def test_middles_are_rounded_as_in_torchvision_and_chainercv(height, width, rows, columns):
+    image = np.arange(height * width, dtype="float32").reshape(1, height, width)
+    top, left = round((height - rows) / 2), round((width - columns) / 2)
+    wanted = image[:, top : top + rows, left : left + columns]
+    down = image[:, (height - rows) // 2 :, (width - columns) // 2 :][:, :rows, :columns]
+    example, size = {"image": image}, (rows, columns)
+    np.testing.assert_array_equal(transforms.center_crop(example, size)["image"], wanted)
+    np.testing.assert_array_equal(transforms.ten_crop(example, size)[0]["image"], wanted)
+    np.testing.assert_array_equal(
+        transforms.ten_crop(example, size, chainer=True)[0]["image"], down
+    )
+
+
+@given(KEYS, st.integers(1, 60), st.integers(1, 60))
+def test_crops_of_random_size_have_the_shape_that_is_asked_for(key, height, width):
+    part = transforms.random_sized_crop(key, {"size": (height, width)}, (0.5, 1.0), (0.5, 1.5))
+    rows, columns = part["size"]
+    assert 0.5 * (rows - 1) <= columns + 1  # up to the rounding of both
+    assert columns - 1 <= 1.5 * (rows + 1)
+
+
+PILLOW = {"lanczos": 1, "linear": 2, "cubic": 3}
+
+
+@pytest.mark.parametrize("mode", PILLOW)
+def test_images_are_resized_as_by_pillow(mode):
+    image = np.random.default_rng(0).uniform(0, 255, (2, 24, 31)).astype("float32")
+    for height, width in ((24, 64), (13, 17), (33, 9)):
+        wanted = [
+            np.asarray(Image.fromarray(channel).resize((width, height), PILLOW[mode]))
+            for channel in image
+        ]
+        found = transforms.resize({"image": image}, (height, width), mode)["image"]
+        np.testing.assert_allclose(found, wanted, atol=1e-3)
+
+
+@given(KEYS, st.sampled_from(["linear", "area", "nearest", "cubic", "lanczos"]))
+def test_the_interpolation_is_one_of_those_that_are_given(key, mode):
+    example = {"image": np.random.default_rng(0).uniform(0, 255, (3, 6, 8)).astype("float32")}
+    found = transforms.resize_with_random_interpolation(key, example, (4, 4), [mode, mode])
+    np.testing.assert_array_equal(found["image"], transforms.resize(example, 4, mode)["image"])
+
+
+def test_areas_are_means_of_pixels():
+    image = np.arange(24, dtype="uint8").reshape(1, 4, 6) * 4
+    found = transforms.resize({"image": image}, (2, 3), "area")["image"]
+    np.testing.assert_array_equal(found[0], image[0].reshape(2, 2, 3, 2).mean((1, 3)))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_rotations_by_small_angles_keep_smooth_images(mode):
+    y, x = np.mgrid[:40, :50] / 10
+    image = (np.sin(y) + np.cos(x))[None]
+    found = transforms.rotate({"image": image}, 7.0, expand=False, mode=mode)
+    back = transforms.rotate(found, -7.0, expand=False, mode=mode)["image"]
+    error = np.abs(back - image)[0, 12:-12, 12:-12].max()
+    assert error < {"linear": 1e-2, "cubic": 1e-4, "nearest": 0.2}[mode]
+
+
 # --- random ones --------------------------------------------------------------------
 
 
@@ -572,9 +633,15 @@ GOOD = {"image": np.zeros((3, 6, 8), "uint8"), "boxes": np.zeros((2, 4), "float3
         (lambda: transforms.translate(GOOD, 0.5), ValueError, "integers for an example with image"),
         (lambda: transforms.translate(GOOD, np.nan), ValueError, "offsets must be finite"),
         (lambda: transforms.resize(GOOD, (0, 3)), ValueError, "size must be height and width"),
-        (lambda: transforms.resize(GOOD, 3, "area"), ValueError, "mode must be"),
+        (lambda: transforms.resize(GOOD, 3, "bilinear"), ValueError, "mode must be"),
         (lambda: transforms.scale(GOOD, 0), ValueError, "size and limit must be at least 1"),
         (lambda: transforms.rotate(GOOD, np.inf), ValueError, "degrees must be finite"),
+        (lambda: transforms.rotate(GOOD, 5, mode="area"), ValueError, "rotate: mode must be"),
+        (
+            lambda: transforms.resize_with_random_interpolation(random.key(0), GOOD, 3, ["x"]),
+            ValueError,
+            "modes must be some of",
+        ),
         (lambda: transforms.random_flip(random.key(0), GOOD, p=2), ValueError, "p must lie in"),
         (lambda: transforms.random_expand(random.key(0), GOOD, 0.5), ValueError, "max_ratio"),
         (

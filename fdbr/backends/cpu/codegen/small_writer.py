@@ -73,8 +73,8 @@ class Writer:
             if n == 1:
                 indices.append("0")
                 continue
-            self.lines.append(f"{indent}for i{axis} in range({n}):")
-            indices.append(f"i{axis}")
+            self.lines.append(f"{indent}for axis{axis} in range({n}):")
+            indices.append(f"axis{axis}")
             indent += "    "
         self.lines += [indent + line for line in body(indices)]
 

@@ -63,11 +63,11 @@ def _source(rank: int, code: str, size: int) -> str:
     ]
     indent = "    "
     for axis in range(rank - 1):
-        lines.append(f"{indent}for i{axis} in range(p[{axis}]):")
+        lines.append(f"{indent}for axis{axis} in range(p[{axis}]):")
         indent += "    "
         lines += [
-            f"{indent}x{axis + 1} = x{axis} + i{axis} * p[{rank + axis}]",
-            f"{indent}y{axis + 1} = y{axis} + i{axis} * p[{2 * rank + axis}]",
+            f"{indent}x{axis + 1} = x{axis} + axis{axis} * p[{rank + axis}]",
+            f"{indent}y{axis + 1} = y{axis} + axis{axis} * p[{2 * rank + axis}]",
         ]
     last = rank - 1
     lines += [

@@ -62,11 +62,7 @@ def ps_roi_average_align(
 
     Parameters
     ----------
-    x
-        Images, shape ``(N, C, H, W)``.
-    boxes, output_size, spatial_scale, batch_index, box_format
-        As for `roi_average_align`.
-    sampling_ratio
+    x, boxes, output_size, spatial_scale, sampling_ratio, batch_index, box_format
         As for `roi_average_align`.
     group_size
         The number of groups of channels down and across: an integer, or two; by default
@@ -75,7 +71,6 @@ def ps_roi_average_align(
     chainer
         Whether coordinates are not shifted by half an element and sides below 0.1 count as 0.1, as
         in ChainerCV.
-
 
     Returns
     -------
@@ -102,18 +97,8 @@ def ps_roi_average_align(
         ratio = ratios[axis]
         return (mean_weights(low, high, scale, m, n, ratio, not chainer, x.dtype, least=_LEAST),)
 
-    return _pooled(
-        "ps_roi_average_align",
-        x,
-        boxes,
-        output_size,
-        spatial_scale,
-        batch_index,
-        box_format,
-        group_size,
-        tables,
-        lambda x, rows, columns, index: region_products(x, rows[0], columns[0], index),
-    )
+    given = x, boxes, output_size, spatial_scale, batch_index, box_format
+    return _pooled("ps_roi_average_align", given, group_size, tables, _products)
 
 
 @public("fdbr.ops")
@@ -139,33 +124,22 @@ def ps_roi_max_align(
 
     Parameters
     ----------
-    x
-        Images, shape ``(N, C, H, W)``.
-    boxes, output_size, spatial_scale, batch_index, box_format
-        As for `roi_average_align`.
-    sampling_ratio
-        As for `roi_average_align`.
-    group_size
-        The number of groups of channels down and across: an integer, or two; by default
-        ``output_size``.  Window ``(i, j)`` of output channel ``c`` reads channel ``(c * G + g) * H
-        + h`` of G by H groups, where ``g`` and ``h`` are ``i`` and ``j`` scaled to the groups.
+    x, boxes, output_size, spatial_scale, sampling_ratio, group_size, batch_index, box_format
+        As for `ps_roi_average_align`.
     chainer
-        Whether coordinates are not shifted by half an element and sides below 0.1 count as 0.1, as
-        in ChainerCV.
+        As for `ps_roi_average_align`.
     empty
         The value of windows whose samples are all outside the image.
-
 
     Returns
     -------
     array
-        Shape ``(K, C / (group height * group width), *output_size)``.
+        As from `ps_roi_average_align`.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, the groups do not divide the channels, or an image index is out of
-        range.
+        As for `ps_roi_average_align`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -180,14 +154,10 @@ def ps_roi_max_align(
     def tables(low: Any, high: Any, scale: float, m: int, n: int, axis: int) -> Any:
         return samples_of(low, high, scale, m, n, ratios[axis], not chainer, _LEAST)
 
+    given = x, boxes, output_size, spatial_scale, batch_index, box_format
     return _pooled(
         "ps_roi_max_align",
-        x,
-        boxes,
-        output_size,
-        spatial_scale,
-        batch_index,
-        box_format,
+        given,
         group_size,
         tables,
         lambda x, rows, columns, index: largest_samples(x, (rows, columns), index, fill),
@@ -217,29 +187,21 @@ def ps_roi_average_pool(
 
     Parameters
     ----------
-    x
-        Images, shape ``(N, C, H, W)``.
-    boxes, output_size, spatial_scale, batch_index, box_format
-        As for `roi_average_align`.
-    group_size
-        The number of groups of channels down and across: an integer, or two; by default
-        ``output_size``.  Window ``(i, j)`` of output channel ``c`` reads channel ``(c * G + g) * H
-        + h`` of G by H groups, where ``g`` and ``h`` are ``i`` and ``j`` scaled to the groups.
+    x, boxes, output_size, spatial_scale, group_size, batch_index, box_format
+        As for `ps_roi_average_align`.
     chainer
         Whether corners are not rounded, sides below 0.1 count as 0.1, and the last row and column
         are read, as in ChainerCV.
 
-
     Returns
     -------
     array
-        Shape ``(K, C / (group height * group width), *output_size)``.
+        As from `ps_roi_average_align`.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, the groups do not divide the channels, or an image index is out of
-        range.
+        As for `ps_roi_average_align`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -260,18 +222,8 @@ def ps_roi_average_pool(
             ),
         )
 
-    return _pooled(
-        "ps_roi_average_pool",
-        x,
-        boxes,
-        output_size,
-        spatial_scale,
-        batch_index,
-        box_format,
-        group_size,
-        tables,
-        lambda x, rows, columns, index: region_products(x, rows[0], columns[0], index),
-    )
+    given = x, boxes, output_size, spatial_scale, batch_index, box_format
+    return _pooled("ps_roi_average_pool", given, group_size, tables, _products)
 
 
 @public("fdbr.ops")
@@ -295,30 +247,22 @@ def ps_roi_max_pool(
 
     Parameters
     ----------
-    x
-        Images, shape ``(N, C, H, W)``.
-    boxes, output_size, spatial_scale, batch_index, box_format
-        As for `roi_average_align`.
-    group_size
-        The number of groups of channels down and across: an integer, or two; by default
-        ``output_size``.  Window ``(i, j)`` of output channel ``c`` reads channel ``(c * G + g) * H
-        + h`` of G by H groups, where ``g`` and ``h`` are ``i`` and ``j`` scaled to the groups.
+    x, boxes, output_size, spatial_scale, group_size, batch_index, box_format
+        As for `ps_roi_average_align`.
     chainer
         Whether corners are not rounded and sides below 0.1 count as 0.1, as in ChainerCV.
     empty
         The value of windows outside the image.
 
-
     Returns
     -------
     array
-        Shape ``(K, C / (group height * group width), *output_size)``.
+        As from `ps_roi_average_align`.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, the groups do not divide the channels, or an image index is out of
-        range.
+        As for `ps_roi_average_align`.
     TypeError
         If ``x`` is complex.
 
@@ -334,41 +278,36 @@ def ps_roi_max_pool(
     def tables(low: Any, high: Any, scale: float, m: int, n: int, axis: int) -> Any:
         return (windows_of(low, high, scale, m, n, False, _LEAST if chainer else None),)
 
+    given = x, boxes, output_size, spatial_scale, batch_index, box_format
     return _pooled(
         "ps_roi_max_pool",
-        x,
-        boxes,
-        output_size,
-        spatial_scale,
-        batch_index,
-        box_format,
+        given,
         group_size,
         tables,
         lambda x, rows, columns, index: peak_values(x, rows[0], columns[0], index, fill),
     )
 
 
+def _products(x: Any, rows: Any, columns: Any, index: Any) -> Any:
+    """Return the sums of elements with the weights of rows and columns."""
+    return region_products(x, rows[0], columns[0], index)
+
+
 def _pooled(
     function: str,
-    x: Any,
-    boxes: Any,
-    output_size: Any,
-    spatial_scale: Any,
-    batch_index: Any,
-    box_format: str,
+    given: tuple[Any, ...],
     group_size: Any,
     tables: Callable[..., tuple[Any, ...]],
     pool: Callable[..., Any],
 ) -> Any:
     """Pool the windows of each group as a region of its own, whose image is the group's channels.
 
-    Where the groups do not divide the windows, each window is such a region.  ``tables`` returns
-    arrays that describe the windows of one axis, of shape ``(K, m, …)``, and ``pool`` takes the
-    images, those of rows and of columns, and the indices of images.
+    Where the groups do not divide the windows, each window is such a region.  ``given`` is what
+    `arguments` checks.  ``tables`` returns arrays that describe the windows of one axis, of shape
+    ``(K, m, …)``, and ``pool`` takes the images, those arrays of rows and of columns, and the
+    indices of images.
     """
-    x, size, index, corners, scale = arguments(
-        function, x, boxes, output_size, spatial_scale, batch_index, box_format
-    )
+    x, size, index, corners, scale = arguments(function, *given)
     x = floating(x)
     groups = size if group_size is None else per_axis(function, "group_size", group_size, 2)
     images, channels, *extents = x.shape

@@ -2,9 +2,12 @@
 
 The multilinear form is the sum of ``rows[k, i, h] * columns[k, j, w] * x[index[k], c, h, w] * y[k,
 c, i, j]``; the operations here are its derivatives in each of the four.  Each iterates over regions
-and reads only elements whose weights are not zero, so that images are not copied for each region.
+and reads only elements whose weights are not zero, so that images are not copied for each region,
+unless images are small.
 """
 
+import itertools
+import math
 from typing import Any
 
 from fdbr.core.array_modules import array_module
@@ -13,6 +16,12 @@ from fdbr.ops.declare.batches import spread
 from fdbr.ops.shape.manipulation import reshape
 
 __all__ = ["region_peaks", "region_products", "region_sums"]
+
+_SMALL, _ELEMENTS = 4096, 1 << 17
+"""Up to how many elements of an image whole images are multiplied, and how many elements at a
+time: 20 ms instead of 124 ms for 7,840 regions of 3x3 windows in images of 8x6x6; with 42x20x20
+elements the iteration takes less time.
+"""
 
 _CHANNELS, _WINDOWS, _REGIONS = 16, 14, 16
 """From how many channels, up to how many windows along an axis, and from how many regions on the
@@ -29,6 +38,23 @@ def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any
     params = {**params, "count": size * images} if "count" in params else params
     out = apply(*folded, reshape(index + starts, size * count), **params)
     return reshape(out, (size, out.shape[0] // size, *out.shape[1:]))
+
+
+def _is_small(xp: Any, shape: tuple[int, ...], index: Any, values: Any) -> bool:
+    """Whether whole images may be multiplied, and that takes less time than to iterate.
+
+    Elements with the weight 0 have no effect then, unless they are not finite.
+    """
+    if math.prod(shape[1:]) > _SMALL or len(index) < _REGIONS or not xp.isfinite(values).all():
+        return False
+    _check(xp.stack([index.min(), index.max()]).tolist(), shape[0])
+    return True
+
+
+def _parts(shape: tuple[int, ...], start: int, end: int) -> list[slice]:
+    """Divide a range of regions, so that their images fit in the cache together."""
+    size = max(_ELEMENTS // max(math.prod(shape[1:]), 1), 1)
+    return [slice(i, min(i + size, end)) for i in range(start, end, size)]
 
 
 def _regions(xp: Any, index: Any, count: int, *weights: Any) -> list[tuple[Any, ...]]:
@@ -64,6 +90,15 @@ def region_products(xp: Any, x: Any, rows: Any, columns: Any, index: Any) -> Any
     """Compute ``rows[k] @ x[index[k], c] @ columns[k].T`` for all regions and channels."""
     shape = (len(rows), x.shape[1], rows.shape[1], columns.shape[1])
     out = xp.empty(shape, dtype=x.dtype)
+    if _is_small(xp, x.shape, index, x):
+        for part in _parts(x.shape, 0, len(rows)):
+            images = x[index[part]]
+            flat = images.reshape((len(images), x.shape[1] * x.shape[2], x.shape[3]))
+            across = xp.matmul(flat, columns[part].swapaxes(1, 2))
+            out[part] = xp.matmul(
+                rows[part][:, None], across.reshape((*images.shape[:3], shape[3]))
+            )
+        return out
     # With channels last, a region's products are 1 + n matrix products instead of 2 C smaller ones:
     # 98 us instead of 254 us for 7x7 windows of 14x14 elements in 256 channels.
     last = xp.moveaxis(x, 1, 3)
@@ -93,6 +128,18 @@ def region_sums(xp: Any, y: Any, rows: Any, columns: Any, index: Any, *, count: 
     """Add ``rows[k].T @ y[k, c] @ columns[k]`` to zero images at their regions."""
     out = xp.zeros((count, y.shape[1], rows.shape[2], columns.shape[2]), dtype=y.dtype)
     if not out.size:
+        return out
+    if _is_small(xp, out.shape, index, y):
+        order = xp.argsort(index)
+        ends = xp.searchsorted(index[order], xp.arange(count + 1)).tolist()
+        for n, (start, end) in enumerate(itertools.pairwise(ends)):
+            for part in _parts(out.shape, start, end):
+                own = order[part]
+                flat = y[own].reshape((len(own), y.shape[1] * y.shape[2], y.shape[3]))
+                across = xp.matmul(flat, columns[own])
+                across = across.reshape((len(own), *y.shape[1:3], out.shape[3]))
+                # The axes are the channel, the column and the row.
+                out[n] += xp.tensordot(across, rows[own], axes=((0, 2), (0, 1))).swapaxes(1, 2)
         return out
     for k, (n, row_range, column_range) in enumerate(_regions(xp, index, count, rows, columns)):
         part = xp.matmul(y[k], columns[k][:, column_range])

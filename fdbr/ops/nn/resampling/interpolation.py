@@ -27,7 +27,7 @@ __all__ = ["interpolate"]
 _RANKS = {"bilinear": 2, "trilinear": 3, "bicubic": 2}
 _LINEAR = {"linear", "bilinear", "trilinear"}
 _CUBIC = {"bicubic", "cubic"}
-_MODES = ("nearest", "nearest-exact", "area", *sorted(_LINEAR), *sorted(_CUBIC))
+_MODES = ("nearest", "nearest-exact", "area", *sorted(_LINEAR), *sorted(_CUBIC), "lanczos")
 _BLOCK = 64  # outputs computed by one product, for long axes
 _WHOLE = 1 << 15  # entries up to which one matrix computes all outputs
 
@@ -73,7 +73,8 @@ def interpolate(
     mode
         ``"nearest"``, which rounds positions down, or ``"nearest-exact"``; ``"linear"``, in any
         number of dimensions, or ``"bilinear"`` and ``"trilinear"`` in two and three;
-        ``"bicubic"``, or ``"cubic"`` in any number; ``"area"``, which is `adaptive_avg_pool`.
+        ``"bicubic"``, or ``"cubic"`` in any number; ``"lanczos"``, only with ``antialias``, whose
+        kernel has three lobes, as Pillow's; ``"area"``, which is `adaptive_avg_pool`.
     align_corners
         Whether the centres of the first and the last elements are preserved, rather than their
         outer edges; for linear and cubic interpolation.
@@ -82,7 +83,7 @@ def interpolate(
         given.
     antialias
         Whether each element of a smaller result is a weighted mean of all elements that it covers,
-        with triangular or cubic weights; for linear and cubic interpolation.
+        with triangular, cubic or Lanczos weights; not for the other modes.
 
     Returns
     -------
@@ -109,7 +110,11 @@ def interpolate(
     """
     if mode not in _MODES:
         raise ValueError(f"fdbr.ops.interpolate: mode must be one of {_MODES}, not {mode!r}")
-    smooth = mode in _LINEAR or mode in _CUBIC
+    smooth = mode in _LINEAR or mode in _CUBIC or mode == "lanczos"
+    if mode == "lanczos" and (align_corners or not antialias):
+        raise ValueError(
+            "fdbr.ops.interpolate: mode 'lanczos' needs antialias=True, and no align_corners"
+        )
     if not smooth and (align_corners is not None or antialias):
         raise ValueError(
             f"fdbr.ops.interpolate: align_corners and antialias do not apply to mode {mode!r}, "
@@ -254,9 +259,7 @@ def _taps(axis_plan: _Axis, number: Any) -> tuple[Any, Any]:
     half = number(0.5)
     cubic = axis_plan.mode in _CUBIC
     if axis_plan.antialias:
-        return _antialiased_taps(
-            axis_plan, _keys(-0.5) if cubic else lambda x: np.maximum(1 - x, 0)
-        )
+        return _antialiased_taps(axis_plan)
     positions = outputs * scale if axis_plan.align_corners else (outputs + half) * scale - half
     if cubic:
         floor = np.floor(positions)
@@ -268,10 +271,11 @@ def _taps(axis_plan: _Axis, number: Any) -> tuple[Any, Any]:
     return floor.astype(np.int64), np.stack([1 - fraction, fraction], axis=1)
 
 
-def _antialiased_taps(axis_plan: _Axis, kernel: Callable[[Any], Any]) -> tuple[Any, Any]:
+def _antialiased_taps(axis_plan: _Axis) -> tuple[Any, Any]:
     """Compute antialiasing weights, by a kernel as wide as the distance of outputs, if above 1."""
     width = max(axis_plan.scale, 1.0)
-    support = (2.0 if axis_plan.mode in _CUBIC else 1.0) * width
+    reach, kernel = _KERNELS.get(axis_plan.mode, (1.0, lambda x: np.maximum(1 - x, 0)))
+    support = reach * width
     centres = axis_plan.scale * (np.arange(axis_plan.m) + 0.5)
     first = np.maximum((centres - support + 0.5).astype(np.int64), 0)
     stop = np.minimum((centres + support + 0.5).astype(np.int64), axis_plan.n)
@@ -290,3 +294,12 @@ def _keys(a: float) -> Callable[[Any], Any]:
         return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
     return kernel
+
+
+def _lanczos(x: Any) -> Any:
+    """Return Lanczos's kernel with three lobes, a function of distances."""
+    return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
+
+
+# The reach and the values of the kernels with which antialiasing smooths; others are linear.
+_KERNELS = {mode: (2.0, _keys(-0.5)) for mode in _CUBIC} | {"lanczos": (3.0, _lanczos)}
