@@ -116,12 +116,12 @@ _VARIANCE = 64.0**2
 @public("fdbr.vision.models")
 @frozen
 class ResNetBody(Composite):
-    """The layers of a residual network that detectors use.
+    """The layers of a residual network that detectors use, by default with frozen normalisations.
 
     Without published weights the statistics are no data's, and with the scale 1 each block would
     double the variance: the outputs of ResNet-101 would be a million times as large as its input.
-    So the fresh scale of the B blocks' last normalisations is ``B ** -0.5``, and the fresh variance
-    of ChainerCV's first normalisation that of pixels from 0 to 255.
+    So the fresh scale of the B blocks' last normalisations is ``B ** -0.5`` if they are frozen, and
+    the fresh variance of ChainerCV's first normalisation that of pixels from 0 to 255.
 
     Attributes
     ----------
@@ -188,7 +188,8 @@ class ResNetBody(Composite):
         if chainer:
             bn1 = tree.replace(bn1, running_var=bn1.running_var * _VARIANCE)
         blocks = sum(len(getattr(net, name)) for name in _STAGES)
-        stages = (_damped(getattr(net, name), blocks**-0.5) for name in _STAGES)
+        scale = blocks**-0.5 if frozen else 1.0
+        stages = (_damped(getattr(net, name), scale) for name in _STAGES)
         return cls(conv1, *(_with_norms(part, eps, frozen) for part in (bn1, net.maxpool, *stages)))
 
     def chainer_names(self) -> dict[str, str]:
