@@ -207,6 +207,8 @@ class DeepLabV3Plus_Xception65(Segmenter):
         The factors by which `predict` resizes images; probabilities are means over them.
     flip
         Whether `predict` takes means over images and their mirror images.
+    chainer
+        Whether `predict` resizes probabilities, as ChainerCV does, instead of logits.
 
     >>> import fdbr
     >>> from fdbr import vision
@@ -224,6 +226,7 @@ class DeepLabV3Plus_Xception65(Segmenter):
     min_input_size: tuple[int, int] = static(default=(513, 513))
     scales: tuple[float, ...] = static(default=(1.0,))
     flip: bool = static(default=False)
+    chainer: bool = static(default=False)
 
     _mean: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
     _std: ClassVar[tuple[float, float, float]] = (127.5, 127.5, 127.5)
@@ -242,6 +245,7 @@ class DeepLabV3Plus_Xception65(Segmenter):
         min_input_size: tuple[int, int] = (513, 513),
         scales: Sequence[float] = (1.0,),
         flip: bool = False,
+        chainer: bool = False,
         momentum: float = 0.1,
         weight_init: Any = None,
         dtype: Any = np.float32,
@@ -264,6 +268,9 @@ class DeepLabV3Plus_Xception65(Segmenter):
             The dilations of the pyramid.
         min_input_size, scales, flip
             The settings of `predict`: (1025, 2049) for Cityscapes.
+        chainer
+            Whether `predict` resizes probabilities, as ChainerCV does.  By default it resizes
+            logits, as the paper's authors do and as the loss does, so that borders are sharper.
         momentum
             That of batch normalisation; 0.0003 where the published weights were trained.
         weight_init
@@ -294,7 +301,7 @@ class DeepLabV3Plus_Xception65(Segmenter):
             above.conv(channels, classes, 1),
         )
         sizes = tuple(min_input_size), tuple(map(float, scales))
-        return cls(extractor, aspp, decoder, *sizes, bool(flip))  # type: ignore[arg-type]
+        return cls(extractor, aspp, decoder, *sizes, bool(flip), bool(chainer))  # type: ignore[arg-type]
 
     def _logits(self, of: Any, x: Any) -> Any:
         """Return the logits at a quarter of the input's height and width."""
@@ -306,10 +313,9 @@ class DeepLabV3Plus_Xception65(Segmenter):
         return SegmentationLogits(out) if of.training else out
 
     def scores(self, batch: Any) -> Any:
-        """Return the probability of each class at each pixel, ``(N, classes, H, W)``.
-
-        The softmax precedes the resizing, as in ChainerCV.
-        """
+        """Return the probability of each class at each pixel, ``(N, classes, H, W)``."""
+        if not self.chainer:
+            return ops.softmax(self(batch), axis=1)
         scores = ops.softmax(self._logits(self, batch), axis=1)
         return resized(scores, batch.shape[2:], align_corners=True)
 

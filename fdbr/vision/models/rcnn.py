@@ -397,7 +397,7 @@ class FasterRCNN(Detector):
         *_, rois, is_roi = self._proposals(levels, batch, sizes, "test")
         joined = join_levels(levels[:4])
         images, each = rois.shape[:2]
-        outputs, dtype = self.roi_heads.box_predictor.cls_score.bias.shape[0], joined[0].dtype
+        outputs, dtype = self.roi_heads.box_predictor.cls_score.weight.shape[0], joined[0].dtype
         shape, xp = (images * each, outputs), array_module(rois)
         logits, codes = of_real(
             lambda index: self.roi_heads(self._pool(joined, rois, 7, index)),

@@ -130,7 +130,8 @@ def pool_levels(
             hat = ops.maximum(1 - ops.abs(position - elements), 0)
             total = total + ops.where(inside[:, :, None], hat, 0)
         weights.append(ops.astype(total / 2, features.dtype, copy=False))
-    return region_products(ops.permute_dims(features, (0, 3, 1, 2)), *weights, images)
+    rows, columns = weights
+    return region_products(ops.permute_dims(features, (0, 3, 1, 2)), rows, columns, images)
 
 
 def of_real(
