@@ -5,7 +5,7 @@
 A picture has 48 by 48 pixels, a dark background with a gradient of colours and noise, and one or
 two brighter shapes of random colours, sizes and positions; each pixel has a known class.  SegNet
 with few channels trains on 800 pictures, and at the end prints the mean overlap of the classes on
-100 that were not trained on, which is 0.906.  The folder of the run has the log, the curves,
+100 that were not trained on, which is 0.938.  The folder of the run has the log, the curves,
 pictures of predictions beside the truth, and the model, with which ``fine_tune.py`` begins.
 """
 
@@ -54,6 +54,8 @@ def pictures(
         for _ in range(draw.integers(1, 3)):
             label = int(draw.integers(1, len(names)))
             pixels = shape(draw, names[label], size)
+            if label_map[pixels].any():
+                continue  # it would hide a part of another, which could then be any shape
             contrast = draw.uniform(60, 120, 3)
             colour = (image[:, pixels].mean(1) if pixels.any() else 0) + contrast
             image[:, pixels] = colour[:, None]
@@ -118,7 +120,7 @@ def run(options: argparse.Namespace) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and print the mean overlap."""
-    made = command_line(__doc__ or "", epochs=18, size=16, rate=5e-3)
+    made = command_line(__doc__ or "", epochs=13, size=16, rate=5e-3)
     made.add_argument("--pictures", type=int, default=800, help="how many to train on")
     made.add_argument("--width", type=int, default=16, help="the number of channels")
     run_command(made, run, "test mIoU {:.4f}", arguments)

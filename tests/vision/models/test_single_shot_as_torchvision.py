@@ -109,10 +109,10 @@ def test_losses_are_those_of_torchvision(pair):
     truths = vision.Truths(tuple(boxes), tuple(labels))
     found, successor = ours.losses(pictures(), truths, key=fdbr.random.key(0))
     assert found.keys() == expected.keys()
+    # Images are resized in float32, and batch normalisation in training magnifies the rounding.
+    rtol = 1e-5 if is_frozen else 1e-4
     for name, loss in expected.items():
-        np.testing.assert_allclose(
-            found[name], loss.item(), rtol=1e-5 if is_frozen else 1e-4, err_msg=name
-        )
+        np.testing.assert_allclose(found[name], loss.item(), rtol=rtol, err_msg=name)
     state = nn.save_torch_state(successor)
     for name, value in theirs.state_dict().items():
         if "running" in name:
