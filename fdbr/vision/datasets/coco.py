@@ -1,6 +1,7 @@
 """COCO: boxes, instances and keypoints of one file of annotations, and panoptic maps."""
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -214,10 +215,13 @@ class _Index:
 
     def sizes(self) -> Any:
         """The heights and widths of the pictures."""
-        try:
-            sizes = [(one["height"], one["width"]) for one in self.images]
-        except KeyError as error:
-            raise ValueError(f"{self.function}: {self.path}: an image has no {error}") from None
+        sizes = [(one.get("height"), one.get("width")) for one in self.images]
+        for i, size in enumerate(sizes):
+            if not (_are_numbers(*size) and all(map(math.isfinite, size))):
+                raise ValueError(
+                    f"{self.function}: {self.path}: the height and width of image "
+                    f"{self.images[i]['id']} (example {i}) are {size}"
+                )
         return np.array(sizes, np.int64).reshape(-1, 2)
 
     def grouped(self, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], Any]:
@@ -287,8 +291,9 @@ def _content(function: str, path: str) -> Mapping[str, Any]:
         content = json.loads(Path(path).read_bytes())
     except ValueError as error:
         raise ValueError(f"{function}: {path} is no whole file of JSON: {error}") from error
-    needed = {"images": ("id", "file_name"), "annotations": (), "categories": ("id", "name")}
-    for table, keys in needed.items():
+    needed = {"images": {"file_name"}, "annotations": set(), "categories": {"name"}}
+    for table, texts in needed.items():
+        keys = ("id", *texts) if texts else ()
         rows = content.get(table) if isinstance(content, dict) else None
         if not isinstance(rows, list):
             raise ValueError(f"{function}: {path} has no table {table!r} of COCO's annotations")
@@ -297,7 +302,24 @@ def _content(function: str, path: str) -> Mapping[str, Any]:
                 raise ValueError(
                     f"{function}: {path}: row {i} of {table} has not all of {', '.join(keys)}"
                 )
+            for key in _NAMES.keys() & row.keys():
+                if not isinstance(row[key], _NAMES[key]):
+                    raise ValueError(
+                        f"{function}: {path}: row {i} of {table} has the {key} {row[key]!r}"
+                    )
+    if len({type(row["id"]) for row in content["images"]}) > 1:
+        raise ValueError(f"{function}: {path}: the ids of images are numbers and texts")
     return content
+
+
+_NAMES: dict[str, Any] = {
+    "id": int | str,
+    "image_id": int | str,
+    "category_id": int | str,
+    "file_name": str,
+    "name": str,
+}
+"""The types of what names something."""
 
 
 @attrs.frozen(eq=False)

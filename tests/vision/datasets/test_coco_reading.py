@@ -91,6 +91,13 @@ def with_change(root, change):
         (lambda c: c["annotations"][0].update(area=None), "example 2. has the area None"),
         (lambda c: c.pop("categories"), "has no table 'categories'"),
         (lambda c: c["images"][0].pop("file_name"), "row 0 of images has not all of id, file_name"),
+        (lambda c: c["images"][1].update(file_name=3), "row 1 of images has the file_name 3"),
+        (lambda c: c["images"][1].update(id="3"), "the ids of images are numbers and texts"),
+        (lambda c: c["categories"][0].update(id=[1]), r"row 0 of categories has the id \[1\]"),
+        (
+            lambda c: c["annotations"][0].update(image_id={}),
+            "row 0 of annotations has the image_id",
+        ),
     ],
 )
 def test_damaged_annotations_are_named_when_the_index_is_read(tmp_path, change, message):
@@ -129,6 +136,12 @@ def test_damaged_objects_are_named_when_their_example_is_read(tmp_path, change, 
         dataset[2]
     assert "example 2" in str(caught.value)
     assert "instances_train2017.json" in str(caught.value)
+
+
+def test_pictures_without_a_size_are_named(tmp_path):
+    with_change(tmp_path, lambda c: c["images"][2].update(height=float("nan")))
+    with pytest.raises(ValueError, match=r"example 2. are .nan, 16"):
+        datasets.coco_instances(tmp_path)
 
 
 def test_missing_masks_points_and_json_are_errors(tmp_path):
