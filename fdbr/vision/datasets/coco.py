@@ -215,7 +215,9 @@ class _Index:
 
     def sizes(self) -> Any:
         """The heights and widths of the pictures."""
-        sizes = [(one.get("height"), one.get("width")) for one in self.images]
+        sizes: list[tuple[Any, Any]] = [
+            (one.get("height"), one.get("width")) for one in self.images
+        ]
         for i, size in enumerate(sizes):
             if not (_are_numbers(*size) and all(map(math.isfinite, size))):
                 raise ValueError(
