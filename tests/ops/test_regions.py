@@ -126,6 +126,10 @@ def test_what_does_not_fit_is_named(pool):
         (lambda: pool(X, BOXES[:, :3], 2), r"boxes float64\[3,3\] must have shape"),
         (lambda: pool(X[:1], BOXES, 2), "images 0 to 1 must lie in 0 … 0"),
         (lambda: pool(X, [BOXES[:, 1:]], 2), "an array for each image"),
+        (
+            lambda: pool(X, BOXES + np.array([0, 0, 0, np.inf, 0]), 2),
+            "box 0 of boxes is not finite",
+        ),
         (lambda: pool(X, BOXES, (2, 0)), "output_size must be"),
         (lambda: pool(X, BOXES, 2, 0.0), "spatial_scale must be a positive number, not 0.0"),
         (lambda: pool(X, BOXES, 2, box_format="xywh"), "box_format must be 'xyxy' or 'yxyx'"),

@@ -5,6 +5,8 @@ import numbers
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
@@ -329,6 +331,9 @@ def _regions(
             "the image and the corners, or (K, 4), with batch_index of shape (K,) if there are "
             f"several images; x is {describe(x)}"
         )
+    if type(boxes) is np.ndarray and not (finite := np.isfinite(boxes).all(axis=1)).all():
+        first = int(finite.argmin())
+        raise ValueError(f"fdbr.ops.{function}: box {first} of boxes is not finite: {boxes[first]}")
     x0, x1, x2, x3 = (boxes[:, i] for i in range(4))
     across_first = box_format == "xyxy"
     low, high = ([x1, x0], [x3, x2]) if across_first else ([x0, x1], [x2, x3])
