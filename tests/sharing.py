@@ -17,7 +17,7 @@ def shared(cases: Sequence[Any], parts: int = 2) -> list[Any]:
     ]
 
 
-def sampled(cases: Sequence[Any], start: int, parts: int = 2) -> Sequence[Any]:
+def sampled(cases: Sequence[Any], start: int, parts: int = 3) -> Sequence[Any]:
     """Return every ``parts``-th case from a position on, and all in a thorough run.
 
     Laws that start at other positions have other cases, so that each case is among those of some.

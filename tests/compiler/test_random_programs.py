@@ -12,7 +12,7 @@ from compiler.comparing import assert_same, optimised, plainly
 from compiler.drawing import random_arguments, random_program
 
 THOROUGH = settings.default.max_examples > 100
-COUNT = 400 if THOROUGH else 60
+COUNT = 400 if THOROUGH else 40
 POINTS = 12 if THOROUGH else 5
 ULPS = 4096  # a value goes through dozens of steps, some of which make differences larger
 

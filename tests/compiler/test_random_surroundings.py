@@ -14,7 +14,7 @@ from compiler.drawing import Surroundings, random_arguments, random_program
 from fdbr import tree
 
 THOROUGH = settings.default.max_examples > 100
-CHUNKS, EACH = (100, 100) if THOROUGH else (8, 4)
+CHUNKS, EACH = (100, 100) if THOROUGH else (8, 2)
 CALLS = 8
 ULPS = 1 << 14  # a value goes through dozens of steps, some of which make differences larger
 SIZES = (1, 2, 3, 5, 8)

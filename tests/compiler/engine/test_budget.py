@@ -82,7 +82,7 @@ def test_a_function_that_is_called_a_few_times_is_not_recorded(clock: Clock) -> 
 
 
 @pytest.mark.unchecked
-@pytest.mark.parametrize("takes", [1e-5, 1e-4, 1e-2, 10.0])
+@pytest.mark.parametrize("takes", [1e-4, 1e-2, 10.0])
 def test_a_function_is_recorded_once_its_runs_have_paid_for_that(
     clock: Clock, takes: float
 ) -> None:

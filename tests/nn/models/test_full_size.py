@@ -14,11 +14,7 @@ from nn.models.small_models import KEY
 
 PIXELS = 224
 TOKENS = 128
-IMAGES = [
-    *("VGG11", "GoogLeNet", "ResNet18", "ResNet50", "ResNeXt50_32x4d", "SEResNet50"),
-    *("Wide_ResNet50_2", "MobileNet_V3_Small", "MobileNet_V3_Large", "ConvNeXt_Tiny"),
-    *("MobileNetV2", "ViT_B_16"),
-]
+IMAGES = ["VGG11", "GoogLeNet", "ResNet50", "MobileNet_V3_Large", "ConvNeXt_Tiny", "ViT_B_16"]
 
 
 def check(model, run):
