@@ -7,6 +7,7 @@ Hypothesis draws the programs, and makes those that fail small: 5 of them, and 1
 import functools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,7 @@ class Drawn:
         return low + (high - low) * (self.draw(st.integers(0, 96)) + 0.3719) / 97
 
 
+@pytest.mark.slow
 @settings(max_examples=10_000 if THOROUGH else 5)
 @given(
     st.data(),

@@ -262,6 +262,7 @@ MASK = np.random.default_rng(0).random((2, 1, 50, 70)) < 0.3
 MASK[0, 0, 7] = False
 
 
+@pytest.mark.slow
 def test_long_sequences_take_memory_in_proportion_to_their_length():
     def peak(length):
         x = normal(1, 1, length, 4, dtype="float32")

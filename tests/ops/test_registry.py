@@ -150,6 +150,7 @@ def test_every_primitive_has_the_rules_of_every_transformation():
             assert primitive.forward is not None, f"{name} has no forward rule"
 
 
+@pytest.mark.slow
 def test_the_gradient_of_every_primitive_is_checked_by_every_operand(walk):
     unchecked = [
         f"{name}, operand {number}"

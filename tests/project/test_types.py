@@ -91,6 +91,7 @@ def without_exports(lines):
     return [x for x in lines if " error: " in x and "does not explicitly export" not in x]
 
 
+@pytest.mark.slow
 def test_transformations_and_operations_keep_the_signatures_of_what_they_are_given(mypys_lines):
     lines = mypys_lines["program"]
     told = [

@@ -388,6 +388,7 @@ TYPED = """
 import fdbr
 import numpy as np
 
+@pytest.mark.slow
 @fdbr.frozen
 class Layer:
     weight: np.ndarray
