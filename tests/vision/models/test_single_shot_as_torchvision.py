@@ -116,4 +116,4 @@ def test_losses_are_those_of_torchvision(pair):
     state = nn.save_torch_state(successor)
     for name, value in theirs.state_dict().items():
         if "running" in name:
-            np.testing.assert_allclose(state[name], value.numpy(), rtol=rtol, atol=1e-5)
+            np.testing.assert_allclose(state[name], value.numpy(), rtol=rtol, atol=1e-4)
