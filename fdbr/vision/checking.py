@@ -101,11 +101,10 @@ def check_example(example: Any, classes: int | Sequence[str] | None = None) -> N
         _check_each(where, "object", points, inside.all(1), shown)
     count = np.inf if classes is None else classes if isinstance(classes, int) else len(classes)
     limit = "" if classes is None else f" below {count}"
-    label = np.atleast_1d(found.get("label", np.zeros(0, int)))
-    if label.dtype.kind not in "iu":  # a mixture of classes, as of datasets.mix_up, has weights
-        label = label[:0]
     for name, least in (("labels", 0), ("label", 0), ("label_map", -1)):
-        values = label if name == "label" else found.get(name, np.zeros(0, int))
+        values = np.atleast_1d(found.get(name, np.zeros(0, int)))
+        if name == "label" and values.dtype.kind not in "iu":
+            continue  # a mixture of classes, as of datasets.mix_up, has weights
         wrong = values[(values < least) | (values >= count)]
         if wrong.size:
             at = np.argwhere((values < least) | (values >= count))[0]
