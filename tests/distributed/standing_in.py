@@ -26,9 +26,7 @@ def several_devices(count: int = 4) -> Iterator[nccl.NCCL]:
         made = nccl.NCCL()
         patch.setattr(shadow.module.cuda, "nccl", made)
         yield made
-        for clique in made.cliques.values():
-            for comm in clique.values():
-                comm.abort()
+        made.close()
     libraries.devices_of.cache_clear()
 
 

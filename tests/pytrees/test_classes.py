@@ -388,7 +388,6 @@ TYPED = """
 import fdbr
 import numpy as np
 
-@pytest.mark.slow
 @fdbr.frozen
 class Layer:
     weight: np.ndarray
@@ -410,6 +409,7 @@ Options(1.0)
 """
 
 
+@pytest.mark.slow
 def test_type_checkers_understand_frozen_classes(tmp_path):
     source = tmp_path / "typed.py"
     source.write_text(TYPED)

@@ -141,6 +141,8 @@ class NCCL:
         Whether nothing is ever done.
     reports
         Whether a rank that ends a communicator is noticed by the others.
+    closed
+        Whether `close` has been called: whatever is called of it then is an error of NCCL's.
     """
 
     def __init__(self) -> None:
@@ -151,6 +153,7 @@ class NCCL:
         self.blocking: set[tuple[str, int]] = set()
         self.stalled = False
         self.reports = False
+        self.closed = False
         self.keys = itertools.count(1)
         self.cliques: dict[bytes, dict[int, Any]] = defaultdict(dict)
         for number, name in enumerate(_DTYPES):
@@ -170,6 +173,14 @@ class NCCL:
 
     def get_unique_id(self) -> bytes:
         return next(self.keys).to_bytes(128, "little")
+
+    def close(self) -> None:
+        """End all communicators, and those that a thread is still about to make."""
+        with _changed:
+            self.closed = True
+            comms = [comm for clique in self.cliques.values() for comm in clique.values()]
+        for comm in comms:
+            comm.abort()
 
     def groupStart(self) -> None:
         _local.depth = getattr(_local, "depth", 0) + 1
@@ -213,11 +224,19 @@ class Communicator:
             self.others = self.module.cliques[commId]
             self.others[rank] = self
             _changed.notify_all()
-            _changed.wait_for(lambda: len(self.others) == ndev or self.aborted)
-            if self.aborted or len({other.device for other in self.others.values()}) < ndev:
+            _changed.wait_for(
+                lambda: len(self.others) == ndev or self.aborted or self.module.closed
+            )
+            if (
+                self.aborted
+                or self.module.closed
+                or len({other.device for other in self.others.values()}) < ndev
+            ):
                 raise NcclError(5)
 
     def _refuse(self, name: str) -> None:
+        if self.module.closed:
+            raise NcclError(5)
         if (name, self.rank) in self.module.failing:
             raise NcclError(3)
         if (name, self.rank) in self.module.blocking:
@@ -226,8 +245,9 @@ class Communicator:
             raise NcclError(3)
 
     def _call(self, name: str, said: tuple, stream: int, send: int = 0, receive: int = 0) -> None:
+        aborted = self.aborted  # before it may be closed, which aborts it, too
         self._refuse(name)
-        assert not self.aborted, "a call of a communicator that has been aborted"
+        assert not aborted, "a call of a communicator that has been aborted"
         self.module.calls[self.number][self.rank].append((name, *said))
         part = Part(self, name, said, send, receive)
         if getattr(_local, "depth", 0):
@@ -267,8 +287,7 @@ class Communicator:
         self._call("recv", (count, datatype, peer), stream, receive=recvbuf)
 
     def check_async_error(self) -> None:
-        if ("async", self.rank) in self.module.failing:
-            raise NcclError(3)
+        self._refuse("async")
         if self.module.reports and any(other.aborted for other in self.others.values()):
             raise NcclError(6)
 

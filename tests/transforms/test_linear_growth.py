@@ -1,9 +1,11 @@
 """What has many operands, outputs or leaves takes work in proportion to their number.
 
-Work is counted in instructions of Python's interpreter, which are the same on every run, and not
-in time.  Of twice as many there may be twice as many instructions, and a few.
+Work is counted in instructions of Python's interpreter, which are the same on every run as long as
+no garbage of other tests is collected, and not in time.  Of twice as many there may be twice as
+many instructions, and a few.
 """
 
+import gc
 import inspect
 import itertools
 import sys
@@ -35,11 +37,13 @@ def work(f, *args):
         return step
 
     before = sys.gettrace()
+    gc.disable()
     sys.settrace(step)
     try:
         f(*args)
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 

@@ -50,9 +50,10 @@ class Outgoing:
 
     def __init__(self, cuda: Any, device: int, to: str) -> None:
         self._cuda = cuda
+        self._nccl = cuda.nccl
         self._device = device
         self._to = to
-        self._key = cuda.nccl.get_unique_id()
+        self._key = self._nccl.get_unique_id()
         self._lengths: deque[int] = deque(maxlen=_KEPT)
         self._count = 0
         self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -94,9 +95,9 @@ class Outgoing:
                 while (message := self._waiting.get()) is not None:
                     data, ready = message
                     if comm is None:
-                        comm = self._cuda.nccl.NcclCommunicator(2, self._key, 0)
+                        comm = self._nccl.NcclCommunicator(2, self._key, 0)
                     stream.wait_event(ready)
-                    kind = int(self._cuda.nccl.NCCL_UINT8)
+                    kind = int(self._nccl.NCCL_UINT8)
                     comm.send(data.data.ptr, data.size, kind, 1, stream.ptr)
                     done = self._cuda.Event(disable_timing=True)
                     done.record(stream)
