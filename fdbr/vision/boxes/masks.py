@@ -237,7 +237,8 @@ def _extended_weights(low: Any, high: Any, count: int, extent: int) -> Any:
     elements = xp.arange(count, dtype="float32")
     position = (elements + 1.5) * ((end - start) / (count + 2)) - 0.5
     position = start + ops.clip(position, 0, ops.maximum(end - start - 1, 0))
-    return ops.maximum(1 - ops.abs(position[:, :, None] - xp.arange(extent, dtype="float32")), 0)
+    weights = 1 - ops.abs(position[:, :, None] - xp.arange(extent, dtype="float32"))
+    return ops.where((end > start)[..., None], ops.maximum(weights, 0), 0)
 
 
 def _rounded_ends(low: Any, high: Any, count: int, rounded: Callable[[Any], Any]) -> Any:
@@ -329,11 +330,12 @@ def paste_masks(
 def _interpolation(low: Any, high: Any, count: int, extent: int, chainer: bool) -> Any:
     """Return the weight of each of ``count`` elements at each pixel, ``(…, extent, count)``."""
     start, end = _rounded_ends(low, high, count, ops.round if chainer else ops.trunc)
-    length = ops.maximum(end - start + (0 if chainer else 1), 1)[..., None]
+    least = 0 if chainer else 1
+    length = ops.maximum(end - start + least, least)[..., None]
     xp, dtype = array_module(low), start.dtype
     offset = xp.arange(extent, dtype=dtype) - start[..., None]
     inside = (offset >= 0) & (offset < length)
-    position = ops.clip((offset + 0.5) * ((count + 2) / length) - 0.5, 0, count + 1)
+    position = ops.clip((offset + 0.5) * ((count + 2) / ops.maximum(length, 1)) - 0.5, 0, count + 1)
     elements = xp.arange(1, count + 1, dtype=dtype)
     weights = ops.maximum(1 - ops.abs(position[..., None] - elements), 0)
     return ops.where(inside[..., None], weights, 0)

@@ -44,6 +44,10 @@ class Detector(Network, abc.ABC):
         It is a pure function of arrays, so that `fdbr.jit` traces it once for a shape of batches.
         """
 
+    def _inputs(self, prepared: Prepared) -> tuple[Any, ...]:
+        """Return the arguments of `detect`."""
+        return prepared.batch, prepared.sizes
+
     def finish(self, found: Any, prepared: Prepared) -> Any:
         """Return the ragged result of `detect` in pixels of the images that were given."""
         return unpad(found._replace(boxes=in_originals(found.boxes, prepared)))
@@ -84,7 +88,7 @@ class Detector(Network, abc.ABC):
 
         def found_in(images: Any) -> Any:
             prepared = self.prepare(images)
-            return self.finish(detect(self, prepared.batch, prepared.sizes), prepared)
+            return self.finish(detect(self, *self._inputs(prepared)), prepared)
 
         if not self._by_size:
             return found_in(images)
@@ -316,8 +320,8 @@ def _groups(images: Any) -> Iterable[Sequence[int]]:
     return groups.values()
 
 
-def _detect(model: Any, batch: Any, sizes: Any) -> Any:
-    return model.detect(batch, sizes)
+def _detect(model: Any, *inputs: Any) -> Any:
+    return model.detect(*inputs)
 
 
 def _scores(model: Any, batch: Any) -> Any:

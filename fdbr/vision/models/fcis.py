@@ -27,6 +27,7 @@ from fdbr.vision.models.proposals import (
     RegionDetector,
     SingleMapSettings,
     flat_regions,
+    scaled_evenly,
 )
 from fdbr.vision.models.region_losses import RegionTargets, region_losses, region_targets
 from fdbr.vision.models.resizing import in_originals
@@ -216,11 +217,12 @@ class FCIS_ResNet101(RegionDetector):
         codes = ops.reshape(ops.mean(codes, axis=(2, 3)), (*each, 2, 4))
         return masks, codes, ops.mean(ops.max(masks, axis=3), axis=(3, 4))
 
-    def detect(self, batch: Any, sizes: Any) -> MaskedRegions:
+    def detect(self, batch: Any, sizes: Any, originals: Any = None) -> MaskedRegions:
         """Return the regions of a batch, in its pixels: proposals, and these once corrected."""
+        scales, _ = scaled_evenly(sizes, originals)
         maps, codes, logits = self(batch)
         anchors = self.anchors(maps)
-        boxes, real = self.propose(codes, logits, anchors, sizes, "test")
+        boxes, real = self.propose(codes, logits, anchors, sizes, "test", scales)
         found = []
         for _ in range(2):
             masks, codes, scores = self.regions(maps, boxes)
@@ -236,7 +238,8 @@ class FCIS_ResNet101(RegionDetector):
 
     def finish(self, found: MaskedRegions, prepared: Prepared) -> Instances:
         """Return the ragged result of `mask_voting` for each of the images that were given."""
-        boxes = in_originals(found.boxes, prepared)
+        _, extents = scaled_evenly(prepared.sizes, prepared.originals)
+        boxes = in_originals(found.boxes, prepared._replace(sizes=extents))
         s = self.settings
         voted = [
             mask_voting(

@@ -49,13 +49,13 @@ class SingleMapSettings(NamedTuple):
     post_train, post_test
         The number of proposals that remain after suppression.
     proposal_size
-        Smaller proposals are left out: their least height and width in the resized image.
+        Smaller proposals are left out: their least height and width in the image as it was given.
     region_count
         The number of proposals of an image that are sampled in training; `None` for all.
     score_threshold
         Detections have larger scores.
     limit
-        The largest number of detections of an image.
+        The largest number of detections of an image; in ChainerCV only FCIS has a limit.
     """
 
     min_size: int = 600
@@ -111,7 +111,7 @@ def propose_boxes(
     pre: int,
     post: int,
     threshold: float,
-    least: float,
+    least: Any,
 ) -> tuple[Any, Any]:
     """Return the proposed boxes of images: ChainerCV's ``ProposalCreator``.
 
@@ -126,7 +126,7 @@ def propose_boxes(
     threshold
         The overlap from which on the worse of two proposals is left out.
     least
-        The least height and width.
+        The least height and width, a number or of the shape ``(N, 1, 1)``.
 
     Returns
     -------
@@ -199,8 +199,13 @@ class RegionDetector(Detector):
         base = base_anchors(self.settings.anchor_sizes, (0.5, 1, 2), chainer=True)
         return beside(grid_anchors(features.shape[2:], STRIDE, base), features)
 
-    def propose(self, codes: Any, logits: Any, anchors: Any, sizes: Any, mode: str) -> Any:
-        """Return proposals by `propose_boxes`, in the mode ``"train"`` or ``"test"``."""
+    def propose(
+        self, codes: Any, logits: Any, anchors: Any, sizes: Any, mode: str, scales: Any = 1.0
+    ) -> Any:
+        """Return proposals by `propose_boxes`, in the mode ``"train"`` or ``"test"``.
+
+        The ``proposal_size`` is multiplied by the scales of the images, ``(N, 1)``.
+        """
         s = self.settings
         return propose_boxes(
             stop_gradient(codes),
@@ -210,24 +215,42 @@ class RegionDetector(Detector):
             pre=getattr(s, f"pre_{mode}"),
             post=getattr(s, f"post_{mode}"),
             threshold=s.proposal_nms_threshold,
-            least=s.proposal_size,
+            least=s.proposal_size * beside(ops.asarray(scales), anchors)[..., None],
         )
 
-    def detect(self, batch: Any, sizes: Any) -> Any:
-        """Return the padded objects in a batch, in its pixels."""
+    def _inputs(self, prepared: Prepared) -> tuple[Any, ...]:
+        return tuple(prepared)
+
+    def detect(self, batch: Any, sizes: Any, originals: Any = None) -> Any:
+        """Return the padded objects in a batch, in its pixels.
+
+        Parameters
+        ----------
+        batch
+            The images, shape ``(N, 3, H, W)``.
+        sizes, originals
+            Their sizes within the batch and as they were given, shape ``(N, 2)``; without the
+            latter, the images were not resized.
+        """
+        scales, extents = scaled_evenly(sizes, originals)
         features, codes, logits = self(batch)
         anchors = self.anchors(features)
-        boxes, real = self.propose(codes, logits, anchors, sizes, "test")
+        boxes, real = self.propose(codes, logits, anchors, sizes, "test", scales)
         offsets, scores = self._regions(features, boxes)
         decoded = decode_boxes(offsets[:, :, 1:], boxes[:, :, None], weights=WEIGHTS, clip=None)
         s = self.settings
         return best_objects(
-            clip_boxes(decoded, sizes[:, None]),
+            clip_boxes(decoded, extents[:, None]),
             ops.where(real[..., None], ops.softmax(scores, axis=-1)[..., 1:], 0),
             score_threshold=s.score_threshold,
             nms_threshold=s.nms_threshold,
             limit=s.limit,
         )
+
+    def finish(self, found: Any, prepared: Prepared) -> Any:
+        """Return the ragged result of `detect` in pixels of the images that were given."""
+        _, extents = scaled_evenly(prepared.sizes, prepared.originals)
+        return super().finish(found, prepared._replace(sizes=extents))
 
     def _regions(self, features: Any, boxes: Any) -> tuple[Any, Any]:
         """Return the encoded boxes ``(N, R, C, 4)`` and the logits ``(N, R, C)`` of regions."""
@@ -267,7 +290,8 @@ class RegionDetector(Detector):
         anchors = self.anchors(features)
         targets = anchor_targets(first, anchors, truths, sizes=prepared.sizes)
         found = anchor_losses(logits[..., 1] - logits[..., 0], codes, targets)
-        boxes, real = self.propose(codes, logits, anchors, prepared.sizes, "train")
+        scales, _ = scaled_evenly(prepared.sizes, prepared.originals)
+        boxes, real = self.propose(codes, logits, anchors, prepared.sizes, "train", scales)
         return {**found, **self._region_losses(second, features, boxes, real, truths)}, successor
 
     _masks: ClassVar[bool] = False
@@ -287,6 +311,18 @@ class RegionDetector(Detector):
 
 WEIGHTS = (10.0, 10.0, 5.0, 5.0)
 """The reciprocals of ChainerCV's standard deviations of encoded boxes."""
+
+
+def scaled_evenly(sizes: Any, originals: Any) -> tuple[Any, Any]:
+    """Return the factors by which images were resized, ``(N, 1)``, and their sizes, ``(N, 2)``.
+
+    Sizes are rounded, which changes the ratio of height to width; ChainerCV takes the factor of
+    the width for both, so that the height of the image may not be an integer.
+    """
+    if originals is None:
+        originals = sizes
+    scales = ops.astype(sizes[:, 1:], np.float32) / ops.astype(originals[:, 1:], np.float32)
+    return scales, originals * scales
 
 
 def flat_regions(boxes: Any) -> tuple[Any, Any]:

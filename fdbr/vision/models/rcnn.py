@@ -96,7 +96,7 @@ class RegionSettings(NamedTuple):
     box_score_thresh
         Detections have larger scores.
     box_detections_per_img
-        The largest number of detections of an image.
+        The largest number of detections of an image; ChainerCV has no limit.
     """
 
     min_size: int = 800
@@ -139,7 +139,8 @@ class FasterRCNN(Detector):
     networks*, NeurIPS 2015.  The fields are torchvision's modules, so that `nn.load_torch_state`
     loads its weights, old ones too; a model made with ``chainer=True`` is ChainerCV's
     ``FasterRCNNFPNResNet50``, whose file `nn.load_chainer_npz` loads.  Class 0 is torchvision's
-    class 1, since the background has no label here.
+    class 1, since the background has no label here.  A box that lies outside an image is empty, at
+    its border, where ChainerCV returns a minimum above the maximum.
 
     Attributes
     ----------
@@ -333,7 +334,8 @@ class FasterRCNN(Detector):
             best, index = ops.top_k(stop_gradient(logit), min(pre, logit.shape[1]))
             code = ops.take_along_axis(stop_gradient(code), index[:, :, None], axis=1)
             decoded = decode_boxes(self._ordered(code), ops.take(anchor, index, axis=0))
-            scores.append(ops.sigmoid(best))
+            # torchvision's probabilities are equal where the sigmoid has no more digits.
+            scores.append(best if self.chainer else ops.sigmoid(best))
             boxes.append(decoded)
             labels.append(ops.full_like(index, i))
         whole = clip_boxes(ops.concat(boxes, axis=1), sizes)
@@ -541,11 +543,11 @@ class FasterRCNN(Detector):
 
 
 def _below(sizes: Any) -> Any:
-    """Return the next smaller numbers.
+    """Return the numbers before the sizes of images as integers.
 
     ChainerCV's pyramids ignore anchors that touch the border; its single maps do not.
     """
-    return np.nextafter(np.asarray(to_numpy(sizes), np.float32), np.float32(0))
+    return np.nextafter(np.trunc(np.asarray(to_numpy(sizes), np.float32)), np.float32(0))
 
 
 @functools.lru_cache(maxsize=64)
