@@ -226,6 +226,14 @@ def test_masks_are_cropped_as_by_chainercv():
         np.testing.assert_array_equal(ours, whole[1:-1, 1:-1])
 
 
+@pytest.mark.parametrize("sides", [(0.02, 30), (30, 0.02), (0, 0), (-9, 4)])
+def test_boxes_whose_rounded_sides_are_not_positive_have_no_masks_in_chainercv(sides):
+    low = np.array([3.2, 4.2])
+    boxes = np.concatenate([low, low + sides])[None]
+    assert not vision.paste_masks(np.ones((1, 4, 4)), boxes, (20, 40), chainer=True).any()
+    assert not vision.crop_masks(np.ones((1, 20, 40)), boxes, 4, chainer=True).any()
+
+
 def test_derivatives_agree_with_differences():
     rng = np.random.default_rng(3)
     a, b = boxes_of(rng, 3) + 0.1, boxes_of(rng, 3) + rng.uniform(0.01, 0.05, (3, 4))

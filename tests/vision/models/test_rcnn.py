@@ -229,6 +229,14 @@ def test_proposals_are_those_of_loops() -> None:
     np.testing.assert_allclose(boxes[0], want, rtol=1e-4, atol=1e-3)
 
 
+def test_proposals_of_chainer_are_ordered_where_probabilities_are_one() -> None:
+    anchors = [np.array([[0, 0, 8, 8]], np.float32), np.array([[8, 8, 16, 16]], np.float32)]
+    logits = [np.full((1, 1), value, np.float32) for value in (30, 40)]
+    codes = [np.zeros((1, 1, 4), np.float32)] * 2
+    boxes, _ = model(chainer=True).propose(logits, codes, anchors, np.array([[16, 16]]), 1, 1)
+    np.testing.assert_array_equal(boxes[0], anchors[1])
+
+
 def test_levels_are_those_of_areas() -> None:
     sides = np.array([10.0, 111.9, 112, 223.9, 224, 447.9, 448, 5000])
     boxes = np.stack([0 * sides, 0 * sides, sides, sides], axis=1).astype(np.float32)
@@ -352,8 +360,9 @@ def test_anchors_that_touch_the_border_are_ignored_in_pyramids_of_chainer() -> N
     anchors = np.array([[0, 0, 8, 8], [0, 8, 8, 15.5], [0, 8, 8, 16]], np.float32)
     truths = vision.Truths(anchors[None, :1], np.array([[0]]))
     key, sizes = fdbr.random.key(0), np.array([[9, 16]])
-    found = model(chainer=True).anchor_targets(key, anchors, truths, sizes)
-    index, _, chosen = found.sample
-    assert set(index[chosen]) == {0, 1}
+    for whole in (sizes, sizes + np.float32([0, 0.5])):  # images have integer sizes in training
+        found = model(chainer=True).anchor_targets(key, anchors, truths, whole)
+        index, _, chosen = found.sample
+        assert set(index[chosen]) == {0, 1}
     index, _, chosen = models.anchor_targets(key, anchors, truths, sizes=sizes).sample
     assert set(index[chosen]) == {0, 1, 2}
