@@ -45,7 +45,8 @@ def match_default_boxes(
         The smallest overlap of a match.
     chainer
         Whether the additional matches are ChainerCV's: one to one, those with the largest overlap
-        first, of objects and default boxes that overlap.
+        first, of objects and default boxes that overlap.  An object within several default boxes
+        of one size overlaps them equally, up to rounding, which in ChainerCV is that of float64.
 
     Returns
     -------
