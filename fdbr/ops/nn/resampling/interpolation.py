@@ -137,6 +137,7 @@ def interpolate(
     return _along_axes(x, axes)
 
 
+@where_it_lies
 @in_single
 def resize_linearly(x: Any, size: Sequence[int]) -> Any:
     """Resize the last axes of an array of floating numbers by linear interpolation, as OpenCV.
