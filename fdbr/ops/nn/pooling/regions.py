@@ -474,7 +474,9 @@ def _positions(
     image = xp.arange(count_of_samples if count_of_samples > 1 else 1, dtype=dtype)
     windows = xp.arange(m, dtype=dtype).reshape((m, 1))
     at_least_one = maximum(counts, 1.0)
-    positions = reshape(start, (-1, 1, 1)) + (windows + (image + 0.5) / at_least_one) * step
+    # The order of operations is torchvision's, whose samples at the edge are valid with these bits.
+    first = reshape(start, (-1, 1, 1)) + windows * step
+    positions = first + (image + 0.5) * step / at_least_one
     valid = (image < counts) & (positions >= -1) & (positions <= n)
     return where(valid, clip(positions, 0, n - 1), 0.0), valid, at_least_one
 
