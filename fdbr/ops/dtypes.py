@@ -219,11 +219,12 @@ def float_dtype(*operands: Any) -> Any:
     return dtype if dtype_kind(dtype) in "fc" else array_module(*operands).dtype(float)
 
 
-def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+def in_single(function: Callable[..., Any], *, promotes: bool = True) -> Callable[..., Any]:
     """Make a function compute in float32 if its first operand is a 16-bit float.
 
     A sum in half precision loses its digits from 2,048 terms on, and overflows at 65,504.  The
-    result is rounded once, as in NumPy's mean and variance, or has the requested dtype.
+    result is rounded once, as in NumPy's mean and variance, or has the requested dtype.  Unless
+    the function ``promotes``, the result has the dtype of the first operand, whatever the others'.
 
     Arguments for parameters annotated as `float` are converted to Python numbers: a NumPy scalar,
     as hyperparameter searches draw them, would promote the result to its own dtype.
@@ -245,7 +246,7 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
             is_short_result = dtypes.is_short(array_module(x).dtype(to))  # too few bits for sums
             out = function(_wide(x), *args, **params | ({"dtype": None} if is_short_result else {}))
             return _rounded(out, to) if is_short_result else out
-        operands = [x, *args, *params.values()]
+        operands = [x, *args, *params.values()] if promotes else [x]
         to = result_type(*(v.dtype for v in operands if is_short(v) or _is_floating(v)))
         out = function(_wide(x), *map(_wide, args), **{k: _wide(v) for k, v in params.items()})
         return (

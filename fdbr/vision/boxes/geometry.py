@@ -14,6 +14,8 @@ from fdbr.ops.dtypes import in_single
 from fdbr.ops.shape.creation import floating
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.vision.boxes.arguments import (
+    at_least_0,
+    at_most,
     checked_boxes,
     checked_format,
     corners,
@@ -63,7 +65,7 @@ def box_area(boxes: Any) -> Any:
 
 
 def _area(low: Any, high: Any) -> Any:
-    sides = ops.maximum(high - low, 0)
+    sides = at_least_0(high - low)
     return sides[..., 0] * sides[..., 1]
 
 
@@ -107,11 +109,9 @@ def clip_boxes(boxes: Any, size: Sequence[int] | Any, *, box_format: str = "yxyx
         raise ValueError(
             f"fdbr.vision.clip_boxes: size must have two numbers, got {describe(size)}"
         )
-    ends = [size[..., 0, None], size[..., 1, None]]
-    if across_first:
-        ends.reverse()
-    parts = [ops.minimum(ops.maximum(boxes[..., i], 0), ends[i % 2]) for i in range(4)]
-    return ops.stack(parts, axis=-1)
+    ends = ops.concat([size[..., ::-1] if across_first else size] * 2, axis=-1)
+    ends = ends if size.ndim == 1 else ends[..., None, :]
+    return at_most(at_least_0(boxes), ends)
 
 
 @public("fdbr.vision")
