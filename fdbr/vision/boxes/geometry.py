@@ -1,6 +1,6 @@
 """Areas, overlaps and formats of boxes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,8 +64,8 @@ def box_area(boxes: Any) -> Any:
     return _area(*corners(without_wrapping(checked_boxes("box_area", "boxes", boxes))))
 
 
-def _area(low: Any, high: Any) -> Any:
-    sides = at_least_0(high - low)
+def _area(low: Any, high: Any, limited: Callable[[Any], Any] = at_least_0) -> Any:
+    sides = limited(high - low)
     return sides[..., 0] * sides[..., 1]
 
 
@@ -163,10 +163,10 @@ def _pairs(function: str, a: Any, b: Any) -> tuple[Any, Any]:
     return found[0][..., :, None, :], found[1][..., None, :, :]
 
 
-def _overlap(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return the areas of intersection and union."""
+def _overlap(a: Any, b: Any, limited: Callable[[Any], Any] = at_least_0) -> tuple[Any, Any]:
+    """Return the areas of intersection, of ``limited`` sides, and union."""
     (a_low, a_high), (b_low, b_high) = corners(a), corners(b)
-    common = _area(ops.maximum(a_low, b_low), ops.minimum(a_high, b_high))
+    common = _area(ops.maximum(a_low, b_low), ops.minimum(a_high, b_high), limited)
     return common, _area(a_low, a_high) + _area(b_low, b_high) - common
 
 
@@ -250,7 +250,7 @@ def giou_loss(predicted: Any, target: Any, *, eps: float = 1e-7) -> Any:
     """
     a = floating(checked_boxes("giou_loss", "predicted", predicted))
     b = floating(checked_boxes("giou_loss", "target", target))
-    common, union = _overlap(a, b)
+    common, union = _overlap(a, b, ops.relu)  # as torchvision, 0 for boxes that touch
     hull = _hull(a, b)
     return 1 - common / (union + eps) + (hull - union) / (hull + eps)
 
