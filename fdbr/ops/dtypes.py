@@ -28,6 +28,7 @@ __all__ = [
     "in_single",
     "is_complex",
     "is_number",
+    "is_scalar",
     "is_short",
     "is_traced",
     "isdtype",
@@ -93,9 +94,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
             "or fdbr.stop_gradient(x)"
         )
     if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
-        if is_number(x):
-            return _astype_inexact(x, to=to)
-        return own(x) if copy else x
+        if not (is_scalar(x) if copy else is_number(x)):
+            return own(x) if copy else x
     return (_astype_inexact if dtype_kind(to) in "fc" else _astype_exact)(x, to=to)
 
 
@@ -201,6 +201,13 @@ def is_number(x: Any) -> bool:
     while isinstance(x, Tracer):
         x = x.value
     return type(x) in (float, int, bool, complex)
+
+
+def is_scalar(x: Any) -> bool:
+    """Whether a value is a Python number or a NumPy scalar, traced or not, but no array."""
+    while isinstance(x, Tracer):
+        x = x.value
+    return isinstance(x, float | int | complex | np.generic)
 
 
 def is_traced(x: Any) -> bool:
