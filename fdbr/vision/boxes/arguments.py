@@ -17,6 +17,7 @@ __all__ = [
     "checked_size",
     "corners",
     "from_corners",
+    "is_pair",
     "without_wrapping",
 ]
 
@@ -73,10 +74,15 @@ def from_corners(low: Any, high: Any) -> Any:
     return ops.concat([low, high], axis=-1)
 
 
+def is_pair(value: Any) -> bool:
+    """Whether a value has items: a sequence, or an array with an axis."""
+    return hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0
+
+
 def checked_size(function: str, name: str, value: Any) -> tuple[int, int]:
     """Return a height and a width, which an integer gives both, or raise an error."""
     try:
-        height, width = map(index, value if hasattr(value, "__len__") else (value, value))
+        height, width = map(index, value if is_pair(value) else (value, value))
     except (TypeError, ValueError):
         height = width = -1
     if height < 0 or width < 0:

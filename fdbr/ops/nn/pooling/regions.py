@@ -372,8 +372,7 @@ def number(function: str, name: str, value: Any, positive: bool = False) -> floa
 
 
 def ratios_of(function: str, sampling_ratio: Any) -> tuple[int, int]:
-    pair = isinstance(sampling_ratio, Sequence)
-    given = tuple(sampling_ratio) if pair else (sampling_ratio,) * 2
+    given = tuple(sampling_ratio) if np.ndim(sampling_ratio) else (sampling_ratio,) * 2
     if len(given) != 2 or not all(g is None or hasattr(g, "__index__") for g in given):
         raise ValueError(
             f"fdbr.ops.{function}: sampling_ratio must be an integer or None, or two of them, not "
@@ -417,6 +416,8 @@ def peak_values(x: Any, row_windows: Any, column_windows: Any, index: Any, empty
     peaks = region_peaks(x, row_windows, column_windows, index)
     xp, channels = array_module(x), x.shape[1]
     flat = reshape(x, (x.shape[0], channels, math.prod(x.shape[2:])))
+    if not flat.shape[2]:
+        return xp.full(peaks.shape, empty, dtype=x.dtype)
     outside = peaks < 0
     image = reshape(index, (-1, 1, 1, 1))
     channel = xp.arange(channels).reshape((1, channels, 1, 1))
@@ -498,7 +499,7 @@ def _positions(
     # The order of operations is torchvision's, whose samples at the edge are valid with these bits.
     first = reshape(start, (-1, 1, 1)) + windows * step
     positions = first + (image + 0.5) * step / at_least_one
-    valid = (image < counts) & (positions >= -1) & (positions <= n)
+    valid = (image < counts) & (positions >= -1) & (positions <= (n or -2))  # none without elements
     return where(valid, clip(positions, 0, n - 1), 0.0), valid, at_least_one
 
 
@@ -506,10 +507,9 @@ def largest_samples(x: Any, samples: Any, index: Any, empty: float) -> Any:
     """Return the largest valid sample of each window, from `samples_of` for rows and columns."""
     size = [valid.shape[1] for _, valid in samples]
     rows, columns = (
-        astype(
-            reshape(weights, (-1, weights.shape[1] * weights.shape[2], weights.shape[3])), x.dtype
-        )
+        astype(reshape(weights, (k, m * n, extent)), x.dtype)
         for weights, _ in samples
+        for k, m, n, extent in [weights.shape]
     )
     values = region_products(x, rows, columns, index)
     count, channels = values.shape[:2]
