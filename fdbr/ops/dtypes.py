@@ -93,9 +93,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
             "a zero or a NaN, which can hold no derivative. Cast the result of the transformation, "
             "or fdbr.stop_gradient(x)"
         )
-    if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
-        if not (is_scalar(x) if copy else is_number(x)):
-            return own(x) if copy else x
+    is_same = getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer))
+    if is_same and not (is_scalar(x) if copy else is_number(x)):
+        return own(x) if copy else x
     return (_astype_inexact if dtype_kind(to) in "fc" else _astype_exact)(x, to=to)
 
 
