@@ -185,10 +185,11 @@ def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
     array([[1., 2.],
            [1., 2.]])
     """
-    x, to = asarray(x), tuple(shape)
+    to = tuple(shape)
+    x = x if is_traced(x) and not is_number(x) else asarray(x)
     own = x.shape
     if own == to:
-        return x
+        return x if own else asarray(x)  # a traced scalar becomes an array
     last = to[max(len(to) - len(own), 0) :]
     if own != last and (
         len(own) > len(to) or any(a != 1 and a != b for a, b in zip(own, last, strict=False))
