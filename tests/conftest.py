@@ -5,7 +5,6 @@ module (see shadow/) and, where there is a GPU, CuPy.  Make arrays with ``xp.asa
 compare them as ``to_numpy(...)``.
 """
 
-import functools
 import os
 import signal
 import tempfile
@@ -37,8 +36,20 @@ from fdbr import backend
 from fdbr.compiler.engine.budget import UNLIMITED, Budget
 from fdbr.core import devices
 
-# Hypothesis reads the source of a test for each of its parameters, twice.
-hypothesis.core.function_digest = functools.cache(hypothesis.core.function_digest)
+# Hypothesis reads the source of a test for each of its parameters, and of laws within tests.
+_digests: dict[Any, bytes] = {}
+_digest = hypothesis.core.function_digest
+
+
+def digest_of_code(function: Callable[..., Any]) -> bytes:
+    """Return Hypothesis's digest of the first function with the same code."""
+    code = getattr(function, "__code__", function)
+    if code not in _digests:
+        _digests[code] = _digest(function)
+    return _digests[code]
+
+
+hypothesis.core.function_digest = digest_of_code
 # As a shell does that starts programs in the background; tests are of what Ctrl-C does.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
