@@ -186,7 +186,8 @@ def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
            [1., 2.]])
     """
     to = tuple(shape)
-    x = x if is_traced(x) and not is_number(x) else asarray(x)
+    if type(x) is not np.ndarray and not (is_traced(x) and not is_number(x)):
+        x = asarray(x)
     own = x.shape
     if own == to:
         return x if own else asarray(x)  # a traced scalar becomes an array

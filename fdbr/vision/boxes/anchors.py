@@ -112,7 +112,8 @@ def grid_anchors(
     across_first = checked_format("grid_anchors", box_format)
     base = checked_boxes("grid_anchors", "base", base)
     height, width = checked_size("grid_anchors", "grid", grid)
-    down, across = stride if is_pair(stride) else (stride, stride)
+    steps: Any = stride if is_pair(stride) else (stride, stride)
+    down, across = steps
     xp = array_module(base)
     y, x = (
         xp.arange(count, dtype=base.dtype) * float(step)
