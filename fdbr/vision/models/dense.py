@@ -39,7 +39,6 @@ from fdbr.vision.models.resizing import (
 )
 from fdbr.vision.models.single_shot import (
     SWAPPED,
-    best_candidates,
     of_matched,
 )
 from fdbr.vision.models.suppression import in_rows, suppressed
@@ -296,8 +295,9 @@ class DenseDetector(Detector):
         for (logits, codes, *rest), anchors in zip(*self(batch), strict=True):
             count, classes = logits.shape[0], logits.shape[-1]
             scores = ops.reshape(self._scores(logits, *rest), (count, -1))
-            scores, index, fits = best_candidates(scores, self.candidates, self.score_threshold)
-            labels = ops.astype(ops.where(fits, index % classes, -1), np.int32)
+            scores, index = ops.top_k(scores, min(self.candidates, scores.shape[-1]))
+            certain = scores > self.score_threshold
+            labels = ops.astype(ops.where(certain, index % classes, -1), np.int32)
             index = index // classes
             codes = ops.take_along_axis(codes, index[..., None], axis=1)
             boxes = self._decode(codes, ops.take(anchors, index, axis=0))

@@ -221,10 +221,10 @@ class RegionDetector(Detector):
         offsets, scores = self._regions(features, boxes)
         decoded = decode_boxes(offsets[:, :, 1:], boxes[:, :, None], weights=WEIGHTS, clip=None)
         s = self.settings
+        scores = ops.softmax(scores, axis=-1)[..., 1:]
         return best_objects(
             clip_boxes(decoded, sizes[:, None]),
-            ops.where(real[..., None], ops.softmax(scores, axis=-1)[..., 1:], 0),
-            score_threshold=s.score_threshold,
+            ops.where(real[..., None] & (scores > s.score_threshold), scores, -np.inf),
             nms_threshold=s.nms_threshold,
             limit=s.limit,
         )

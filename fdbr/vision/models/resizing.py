@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.ops.devices import beside
+from fdbr.ops.nn.resampling.interpolation import resize_linearly
 from fdbr.vision.results import Truths
 
 __all__ = [
@@ -74,7 +75,8 @@ def resize_and_batch(
     size_divisible
         The height and width of the batch are multiples of it.
     chainer
-        Whether ``sizes`` of the result are ChainerCV's, which are not rounded.
+        Whether ``sizes`` of the result are ChainerCV's, which are not rounded.  Then, and without
+        ``std``, images are resized as by OpenCV, which ChainerCV uses.
     """
     resized, sizes = [], []
     for image in images:
@@ -84,7 +86,9 @@ def resize_and_batch(
         x = ops.astype(image, np.float32, copy=False)
         if std is not None:
             x = normalized(x / 255, mean, std)
-        if size != (height, width):
+        if std is None or chainer:
+            x = resize_linearly(x, size)
+        elif size != (height, width):
             x = ops.interpolate(x[None], size=size, mode="bilinear")[0]
         resized.append(x if std is not None else x - _channels(x, mean))
         sizes.append((height * scale, width * scale) if chainer else size)

@@ -1,4 +1,4 @@
-"""Matching, losses, and the best candidates of detectors without proposals."""
+"""Matching and losses of detectors without proposals."""
 
 from typing import Any
 
@@ -13,7 +13,6 @@ from fdbr.vision.boxes import box_iou
 from fdbr.vision.models.matching import match
 
 __all__ = [
-    "best_candidates",
     "match_default_boxes",
     "multibox_loss",
     "of_matched",
@@ -21,18 +20,6 @@ __all__ = [
 
 SWAPPED = np.array([1, 0, 3, 2])
 """PyTorch's order of a box's four numbers, x before y, as indices into ours; and the reverse."""
-
-
-def best_candidates(scores: Any, count: int, threshold: float) -> tuple[Any, Any, Any]:
-    """Return the largest scores of each row in decreasing order, if they exceed a threshold.
-
-    Returns
-    -------
-    scores, indices, fits
-        Shape ``(…, min(count, n))``; ``fits`` is False where a score is too small.
-    """
-    values, indices = ops.top_k(scores, min(count, scores.shape[-1]))
-    return values, indices, values > threshold
 
 
 @public("fdbr.vision.models")
@@ -58,7 +45,8 @@ def match_default_boxes(
         The smallest overlap of a match.
     chainer
         Whether the additional matches are ChainerCV's: one to one, those with the largest overlap
-        first, of objects and default boxes that overlap.
+        first, of objects and default boxes that overlap.  An object within several default boxes
+        of one size overlaps them equally, up to rounding, which in ChainerCV is that of float64.
 
     Returns
     -------

@@ -1,5 +1,6 @@
 """SSD: boxes and classes from feature maps of several sizes, in one step."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
@@ -18,13 +19,13 @@ from fdbr.nn.models.network import Network
 from fdbr.nn.pooling.dimensions import MaxPool2d
 from fdbr.nn.sequential import Sequential
 from fdbr.ops.devices import beside
+from fdbr.ops.nn.resampling.interpolation import resize_linearly
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import clip_boxes, decode_boxes, default_boxes, encode_boxes
-from fdbr.vision.models.base import Detector, Prepared
+from fdbr.vision.models.base import Detector, Prepared, resized
 from fdbr.vision.models.resizing import in_batch, normalized
 from fdbr.vision.models.single_shot import (
     SWAPPED,
-    best_candidates,
     match_default_boxes,
     multibox_loss,
     of_matched,
@@ -203,7 +204,7 @@ class SSD(Detector):
     mean, std
         The normalisation of the three colours, from 0 to 255.
     score_threshold
-        A detection has a larger score.
+        A detection has a larger score; with ``chainer`` also an equal one.
     nms_threshold
         The overlap above which the less certain of two detections of a class is suppressed.
     candidates
@@ -212,7 +213,8 @@ class SSD(Detector):
         The largest number of detections of an image.
     chainer
         Whether default boxes, decoded boxes and matches are ChainerCV's: boxes may exceed the
-        image, their codes begin with y, and default boxes and objects are matched one to one.
+        image, their codes begin with y, default boxes and objects are matched one to one, and
+        images are resized as by OpenCV.
 
     >>> import fdbr
     >>> from fdbr import vision
@@ -259,13 +261,14 @@ class SSD(Detector):
         dtype = tree.leaves(self.head)[0].dtype
         shape = (self.size, self.size)
         batches = [images] if getattr(images, "ndim", 0) == 4 else [image[None] for image in images]
-        resized = [
-            x if x.shape[2:] == shape else ops.interpolate(x, shape, mode="bilinear")
-            for x in (ops.astype(part, dtype, copy=False) for part in batches)
-        ] or [np.zeros((0, 3, *shape), dtype)]
+        batches = [ops.astype(part, dtype, copy=False) for part in batches]
+        resize = (
+            resize_linearly if self.chainer else functools.partial(resized, align_corners=False)
+        )
+        batches = [resize(x, shape) for x in batches] or [np.zeros((0, 3, *shape), dtype)]
         sizes = np.full((len(images), 2), self.size, np.int32)
         originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
-        return Prepared(normalized(ops.concat(resized), self.mean, self.std), sizes, originals)
+        return Prepared(normalized(ops.concat(batches), self.mean, self.std), sizes, originals)
 
     def detect(self, batch: Any, sizes: Any) -> Detections:
         """Return the padded objects in a batch, in its pixels."""
@@ -275,9 +278,11 @@ class SSD(Detector):
         if not self.chainer:
             boxes = clip_boxes(boxes, (self.size, self.size))
         scores = ops.swapaxes(ops.softmax(logits, axis=-1)[..., 1:], 1, 2)
-        scores, index, fits = best_candidates(scores, self.candidates, self.score_threshold)
+        scores, index = ops.top_k(scores, min(self.candidates, scores.shape[-1]))
+        least = self.score_threshold
+        certain = scores >= least if self.chainer else scores > least
         classes = array_module(scores).arange(scores.shape[1], dtype=np.int32)
-        labels = ops.where(fits, classes[:, None], -1)
+        labels = ops.where(certain, classes[:, None], -1)
         scores, index, labels = (
             ops.reshape(part, (len(batch), -1)) for part in (scores, index, labels)
         )
@@ -473,7 +478,8 @@ class SSD300_VGG16(SSD):
             The number of channels of the first convolution.
         chainer
             Whether the model is ChainerCV's, by default with its preset ``"visualize"``:
-            ``score_threshold=0.6``.  See the attribute.
+            ``score_threshold=0.6``; ``"evaluate"`` is 0.01.  ChainerCV has no limits, which large
+            numbers as ``candidates`` and ``detections`` give.  See the attribute.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
             variance that torchvision gives its weights.

@@ -45,29 +45,24 @@ def suppressed(
     )
 
 
-def best_objects(
-    boxes: Any, scores: Any, *, score_threshold: float, nms_threshold: float, limit: int
-) -> Detections:
-    """Return the `suppressed` objects of all classes whose scores are high enough.
+def best_objects(boxes: Any, scores: Any, *, nms_threshold: float, limit: int) -> Detections:
+    """Return the `suppressed` objects of all classes.
 
     Parameters
     ----------
     boxes
         Shape ``(N, K, 4)``; or ``(N, K, C, 4)``, a box for each class.
     scores
-        Shape ``(N, K, C)``.
-    score_threshold
-        Scores must be above it.
+        Shape ``(N, K, C)``; -inf excludes a box.
     nms_threshold, limit
         As for `suppressed`, with ``chainer=True``.
     """
     n, k, c = scores.shape
     if boxes.ndim == 3:
         boxes = ops.broadcast_to(boxes[:, :, None], (n, k, c, 4))
-    certain = ops.where(scores > score_threshold, scores, -np.inf)
     return suppressed(
         ops.reshape(boxes, (n, k * c, 4)),
-        ops.reshape(certain, (n, k * c)),
+        ops.reshape(scores, (n, k * c)),
         beside(np.tile(np.arange(c, dtype=np.int32), (n, k)), scores),
         threshold=nms_threshold,
         limit=limit,

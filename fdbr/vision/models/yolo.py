@@ -17,6 +17,7 @@ from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.sequential import Sequential
 from fdbr.ops.devices import beside
+from fdbr.ops.nn.resampling.interpolation import resize_linearly
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import box_iou
@@ -378,15 +379,17 @@ class YOLO(Detector):
     _ignore_threshold: ClassVar[float] = 0.5
 
     def prepare(self, images: Any) -> Prepared:
-        """Return images divided by 255, shrunk to the network's size and centred on grey."""
+        """Return images divided by 255, shrunk to the network's size and centred on grey.
+
+        They are resized as by OpenCV.
+        """
         originals = np.array([image.shape[1:] for image in images], np.int32).reshape(-1, 2)
         scales = np.minimum(self.size / originals.max(axis=1, initial=1), 1)
         sizes = np.maximum((originals * scales[:, None]).astype(np.int32), 1)
         batch = []
-        for image, original, now in zip(images, originals, sizes, strict=True):
+        for image, now in zip(images, sizes, strict=True):
             x = ops.astype(ops.asarray(image), np.float32)[None] / 255
-            if (now != original).any():
-                x = ops.interpolate(x, size=tuple(map(int, now)), mode="bilinear")
+            x = resize_linearly(x, tuple(map(int, now)))
             before = (self.size - now) // 2
             after = self.size - now - before
             widths = [(0, 0), (0, 0), *zip(map(int, before), map(int, after), strict=True)]
@@ -400,8 +403,7 @@ class YOLO(Detector):
         scores = ops.sigmoid(objs)[..., None] * self._probabilities(confs)
         return best_objects(
             self.boxes(locs),
-            scores,
-            score_threshold=self.score_threshold,
+            ops.where(scores >= self.score_threshold, scores, -np.inf),
             nms_threshold=self.nms_threshold,
             limit=self.limit,
         )
@@ -524,7 +526,7 @@ class YOLO(Detector):
 
     def _changes(self, prepared: Prepared, boxes: Any) -> tuple[Any, Any]:
         """Return what is added to boxes of images, and before that multiplied, per image."""
-        offsets = (self.size - prepared.sizes) // 2
+        offsets = (self.size - prepared.sizes) / 2
         scales = prepared.sizes / np.maximum(prepared.originals, 1)
         return tuple(
             beside(np.tile(part, 2)[:, None].astype(np.float32), boxes)
@@ -655,11 +657,12 @@ class YOLOv2(YOLO):
         anchors
             For each scale, here one, the heights and widths of its anchors in pixels of the input.
         score_threshold
-            The score that objects must have; 0.005 is ChainerCV's for evaluation.
+            The score that objects must have; 0.005 is ChainerCV's preset ``"evaluate"``.
         nms_threshold
             The overlap above which the worse of two objects of a class is left out.
         limit
-            The largest number of objects in an image.
+            The largest number of objects in an image; in ChainerCV there is none, which for
+            ``"evaluate"`` a large number gives.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default as for `nn.models.ResNet`.
         dtype

@@ -34,6 +34,7 @@ DETECTORS = {
     "YOLOv2Tiny": _YOLO,
     "YOLOv3": {**_YOLO, "depths": (1,) * 5},
 }
+CHAINERCV_ONLY = "FasterRCNN_VGG16", "YOLOv2Tiny"
 IMAGES = np.random.default_rng(0).uniform(0, 255, (2, 3, 20, 30)).astype("float32")
 
 
@@ -166,3 +167,28 @@ def test_detectors_of_chainercv_predict_images_of_other_sizes_alone(name):
     for i, image in enumerate(images):
         for some, (alone,) in zip(together, model.predict([image]), strict=True):
             np.testing.assert_allclose(some[i], alone, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["FasterRCNN_VGG16", "FasterRCNN_ResNet50_FPN", "SSD300_VGG16",
+                                  "YOLOv2Tiny"])  # fmt: skip
+def test_models_of_chainercv_resize_images_as_opencv(name):
+    settings = {**DETECTORS[name], **({} if name in CHAINERCV_ONLY else {"chainer": True})}
+    model = getattr(models, name).init(KEY, 3, **settings)
+    wanted = np.random.default_rng(1).uniform(0, 255, (3, 499, 499)).astype("float32")
+    zeros, given = (model.prepare([image]) for image in (0 * wanted, wanted))
+    size = int(given.sizes[0, 0])
+    at = (np.arange(size) + 0.5) * 499 / size - 0.5
+    for axis in (1, 2):  # positions in float64, unlike PyTorch's
+        wanted = np.apply_along_axis(lambda x: np.interp(at, np.arange(499), x), axis, wanted)
+    found = (given.batch - zeros.batch)[0, :, :size, :size] * (255 if "YOLO" in name else 1)
+    np.testing.assert_allclose(found, wanted, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["SSD300_VGG16", "YOLOv2Tiny"])
+def test_a_score_equal_to_the_threshold_is_kept_as_in_chainercv(name):
+    settings = {**DETECTORS[name], **({} if name in CHAINERCV_ONLY else {"chainer": True})}
+    model = getattr(models, name).init(KEY, 3, **settings, score_threshold=0.01)
+    (scores,) = model.predict(IMAGES[:1]).scores
+    least = float(scores[len(scores) // 2])
+    (kept,) = tree.replace(model, score_threshold=least).predict(IMAGES[:1]).scores
+    assert kept[-1] == least

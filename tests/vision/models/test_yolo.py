@@ -175,7 +175,7 @@ def test_a_file_of_chainercv_gives_the_network_and_the_objects_of_plain_numpy(
         assert len(found.scores[i]) == len(wanted)
         np.testing.assert_allclose(found.scores[i], [s for s, _, _ in wanted], atol=1e-4)
         scale = prepared.sizes[i] / prepared.originals[i]
-        offset = (64 - prepared.sizes[i]) // 2
+        offset = (64 - prepared.sizes[i]) / 2
         shown = np.array([b for *_, b in wanted]).reshape(-1, 4)
         shown = (shown - np.tile(offset, 2)) / np.tile(scale, 2)
         np.testing.assert_allclose(found.boxes[i], shown, rtol=1e-3, atol=2e-2)
@@ -250,7 +250,7 @@ def test_targets_and_losses_are_those_of_a_loop_over_objects(cls, settings):
     prepared = model.prepare(images())
     padded = vision.pad(truths(), 4)
     scale = np.tile(prepared.sizes / prepared.originals, 2)[:, None]
-    offset = np.tile((64 - prepared.sizes) // 2, 2)[:, None]
+    offset = np.tile((64 - prepared.sizes) / 2, 2)[:, None]
     boxes = np.float32(padded.boxes * scale + offset)
     outputs, _ = model.train(prepared.batch, key=KEY)
     weight = 0 if cls is models.YOLOv3 else 0.01

@@ -22,7 +22,7 @@ from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import broadcast_to, reshape
 
-__all__ = ["interpolate"]
+__all__ = ["interpolate", "resize_linearly"]
 
 _RANKS = {"bilinear": 2, "trilinear": 3, "bicubic": 2}
 _LINEAR = {"linear", "bilinear", "trilinear"}
@@ -41,6 +41,7 @@ class _Axis(NamedTuple):
     mode: str
     align_corners: bool
     antialias: bool
+    exact: bool = False  # whether positions are computed in float64 whatever the elements
 
 
 @public("fdbr.ops")
@@ -133,9 +134,20 @@ def interpolate(
     ]
     if not smooth:
         return _nearest(x, first, axes)
-    for i in sorted(range(len(axes)), key=lambda i: axes[i].m / axes[i].n):
-        x = _interpolate_axis(x, first + i, axes[i])
-    return x
+    return _along_axes(x, axes)
+
+
+@where_it_lies
+@in_single
+def resize_linearly(x: Any, size: Sequence[int]) -> Any:
+    """Resize the last axes of an array of floating numbers by linear interpolation, as OpenCV.
+
+    It is `interpolate` with positions in float64: those in float32 change float32 images by up to
+    5e-5 of the differences between neighbours, and what a detector finds by hundredths of pixels.
+    """
+    lengths = zip(x.shape[-len(size) :], size, strict=True)
+    axes = [_Axis(n, m, n / m, "linear", False, False, exact=True) for n, m in lengths]
+    return _along_axes(x, axes)
 
 
 def _sizes(x: Any, size: Any, scale_factor: Any, mode: str) -> tuple[Any, Any]:
@@ -209,6 +221,13 @@ def _nearest_indices(axis: _Axis) -> Any:
 # --- interpolation ------------------------------------------------------------------
 
 
+def _along_axes(x: Any, axes: list[_Axis]) -> Any:
+    """Interpolate along the last axes, first along those that become the shortest."""
+    for i in sorted(range(len(axes)), key=lambda i: axes[i].m / axes[i].n):
+        x = _interpolate_axis(x, x.ndim - len(axes) + i, axes[i])
+    return x
+
+
 def _interpolate_axis(x: Any, axis: int, axis_plan: _Axis) -> Any:
     """Interpolate along one axis.
 
@@ -234,7 +253,8 @@ def _interpolate_axis(x: Any, axis: int, axis_plan: _Axis) -> Any:
 @functools.lru_cache(1 << 7)
 def _blocks(axis_plan: _Axis, dtype: str) -> list[tuple[int, int, Any]]:
     """Return matrices for blocks of outputs, with the range of inputs that each needs."""
-    first, weights = _taps(axis_plan, np.float32 if dtype == "f" else np.float64)
+    single = dtype == "f" and not axis_plan.exact
+    first, weights = _taps(axis_plan, np.float32 if single else np.float64)
     count = axis_plan.m if axis_plan.n * axis_plan.m <= _WHOLE else _BLOCK
     found = []
     for start in range(0, axis_plan.m, count):
