@@ -28,6 +28,7 @@ __all__ = [
     "in_single",
     "is_complex",
     "is_number",
+    "is_scalar",
     "is_short",
     "is_traced",
     "isdtype",
@@ -92,9 +93,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
             "a zero or a NaN, which can hold no derivative. Cast the result of the transformation, "
             "or fdbr.stop_gradient(x)"
         )
-    if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
-        if is_number(x):
-            return _astype_inexact(x, to=to)
+    is_same = getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer))
+    if is_same and not (is_scalar(x) if copy else is_number(x)):
         return own(x) if copy else x
     return (_astype_inexact if dtype_kind(to) in "fc" else _astype_exact)(x, to=to)
 
@@ -203,6 +203,13 @@ def is_number(x: Any) -> bool:
     return type(x) in (float, int, bool, complex)
 
 
+def is_scalar(x: Any) -> bool:
+    """Whether a value is a Python number or a NumPy scalar, traced or not, but no array."""
+    while isinstance(x, Tracer):
+        x = x.value
+    return isinstance(x, float | int | complex | np.generic)
+
+
 def is_traced(x: Any) -> bool:
     """Whether a value is traced."""
     return isinstance(x, Tracer)
@@ -219,11 +226,12 @@ def float_dtype(*operands: Any) -> Any:
     return dtype if dtype_kind(dtype) in "fc" else array_module(*operands).dtype(float)
 
 
-def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+def in_single(function: Callable[..., Any], *, promotes: bool = True) -> Callable[..., Any]:
     """Make a function compute in float32 if its first operand is a 16-bit float.
 
     A sum in half precision loses its digits from 2,048 terms on, and overflows at 65,504.  The
-    result is rounded once, as in NumPy's mean and variance, or has the requested dtype.
+    result is rounded once, as in NumPy's mean and variance, or has the requested dtype.  Unless
+    the function ``promotes``, the result has the dtype of the first operand, whatever the others'.
 
     Arguments for parameters annotated as `float` are converted to Python numbers: a NumPy scalar,
     as hyperparameter searches draw them, would promote the result to its own dtype.
@@ -245,7 +253,7 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
             is_short_result = dtypes.is_short(array_module(x).dtype(to))  # too few bits for sums
             out = function(_wide(x), *args, **params | ({"dtype": None} if is_short_result else {}))
             return _rounded(out, to) if is_short_result else out
-        operands = [x, *args, *params.values()]
+        operands = [x, *args, *params.values()] if promotes else [x]
         to = result_type(*(v.dtype for v in operands if is_short(v) or _is_floating(v)))
         out = function(_wide(x), *map(_wide, args), **{k: _wide(v) for k, v in params.items()})
         return (

@@ -103,7 +103,7 @@ def real_vector(values: Any) -> Any:
     if type(values) is np.ndarray and values.dtype == np.float64:
         return values.copy().reshape(-1)  # as below, for a tenth of the time in every step
     leaves = itertools.compress(tree.leaves(values), inexact(values))
-    parts = [part for leaf in leaves for part in _parts(ops.asarray(leaf))]
+    parts = [part for leaf in leaves for part in _parts(leaf)]
     if not parts:
         return np.zeros(0)
     return parts[0] if len(parts) == 1 else ops.concat(parts)

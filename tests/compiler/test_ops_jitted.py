@@ -17,6 +17,7 @@ from sharing import sampled, shared
 
 import fdbr
 from compiler.comparing import ULPS, assert_same, optimised, plainly
+from fdbr import ops, tree
 from fdbr.compiler.ir.program import Guard, Instruction
 
 THOROUGH = settings.default.max_examples > 100
@@ -131,3 +132,26 @@ def test_operations_without_a_derivative_are_those_of_eager_mode(name):
     for x in (X, X.astype("f4")):
         check(plainly(f), f, [(x,), (x[::-1],)], 0)
         check(optimised(f), f, [(x,), (x[::-1],)], ULPS)
+
+
+SCALARS = [np.float32(0.5), np.int32(2), np.array(0.5), 0.5]
+MORE: list[Any] = [(), ((),), (0.25, 0.75), ("float32",)]
+
+
+def sort_of(out: Any) -> Any:
+    return tree.map(lambda x: (type(x), getattr(x, "dtype", None), np.shape(x)), out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", MORE)
+def test_functions_of_scalars_give_arrays_or_scalars_as_in_eager_mode(more):
+    functions = [f for name in ops.__all__ if callable(f := getattr(ops, name))]
+    for f in functions:
+        for x in SCALARS if not isinstance(f, type) else []:
+            with np.errstate(all="ignore"):
+                try:
+                    desired = sort_of(f(x, *more))
+                except Exception:  # it takes other arguments
+                    continue
+                g = plainly(lambda x, f=f: f(x, *more))
+                assert sort_of(g(x)) == desired, f"{f.__name__} of {x!r}"

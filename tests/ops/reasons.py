@@ -113,6 +113,12 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
             {"geometry": Geometry((2,), (2,), ((0, 0),), (1,))},
         ),
     ),
+    "images_of_regions": (
+        INDICES,
+        lambda x: dispatch(
+            registry["images_of_regions"], (np.zeros(x.shape[:-1]), x), {"function": "roi_max_pool"}
+        ),
+    ),
     "region_peaks": (
         INDICES,
         lambda x: dispatch(

@@ -144,6 +144,13 @@ def test_bfloat16_is_a_floating_dtype_too():
     assert float(log_sum(x)) == float(np.asarray(0.5 + np.log(1000)).astype(dtype))
 
 
+def test_big_endian_arrays_are_reduced_as_native_ones():
+    x = np.linspace(0, 1, 7)
+    for f in (variance, log_sum):
+        assert_allclose(f(x.astype(">f8")), f(x))
+        assert_allclose(fdbr.grad(f)(x.astype(">f8")), fdbr.grad(f)(x))
+
+
 NAMED = {
     "sum": (ops.add, np.add, operator.add, lambda a, b: a + b, lambda a, b: b + a),
     "prod": (ops.multiply, np.multiply, operator.mul, lambda a, b: a * b),

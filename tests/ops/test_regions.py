@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from compiler.comparing import plainly
 
 import fdbr
 from fdbr import ops
@@ -136,6 +137,42 @@ def test_what_does_not_fit_is_named(pool):
     ):
         with pytest.raises(ValueError, match=f"fdbr.ops.{name}: .*{message}"):
             call()
+
+
+EACH = (*ALIGNED, *POOLED, *(getattr(ops, f"ps_{pool.__name__}") for pool in (*ALIGNED, *POOLED)))
+
+
+@pytest.mark.parametrize("pool", EACH)
+def test_what_is_special_is_the_same_in_all_transformations(pool):
+    """Of images and boxes of several dtypes, boxes that are not finite, and images without rows."""
+    boxes, index = BOXES[:, 1:], np.array([1, 0, 1])
+    x = np.concatenate([X, X], axis=1)
+
+    def f(x, boxes):
+        return pool(x, boxes, 2, batch_index=index)
+
+    batched = fdbr.vmap(f, (None, 0))
+    functions = f, plainly(f), lambda x, boxes: batched(x, boxes[None])[0]
+    for function in functions:
+        with pytest.raises(ValueError, match=f"ops.{pool.__name__}: box (0, )?1 of boxes is not"):
+            function(x, np.where(np.arange(3)[:, None] == 1, np.nan, boxes))
+        for dtype in ("float16", "float32"):
+            found = function(x.astype(dtype), boxes.astype("float32"))
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, f(x, boxes), rtol=0.01, atol=0.01)
+        for shape in ((2, 4, 0, 3), (2, 4, 3, 0)):
+            outside = -np.inf if pool.__name__.endswith("max_align") else 0
+            found = function(np.zeros(shape), boxes)
+            np.testing.assert_array_equal(found, np.full(found.shape, outside))
+    bfloat16 = pytest.importorskip("ml_dtypes", reason="ml_dtypes has bfloat16").bfloat16
+    assert f(x.astype(bfloat16), boxes).dtype == bfloat16
+
+
+def test_samples_at_the_very_edge_are_valid_as_in_torchvision():
+    # The samples -1 and 2 of -10, -7 … 8 are valid; rounded in another order, 2 is larger than 2.
+    box = np.array([[0, -11.5, 1, 9.5]])
+    found = ops.roi_average_align(np.ones((1, 1, 2, 1)), box, 1, sampling_ratio=(7, 1))
+    np.testing.assert_allclose(found, 2 / 7)
 
 
 def test_small_images_are_multiplied_whole_if_all_elements_are_finite(monkeypatch):

@@ -52,7 +52,8 @@ class Combine:
             )
         for i, (part, own) in enumerate(zip(out, a, strict=True)):
             shape, dtype = getattr(part, "shape", ()), getattr(part, "dtype", type(part).__name__)
-            if shape != own.shape or dtype != own.dtype:
+            # Operations on big-endian numbers give native ones.
+            if shape != own.shape or dtype not in (own.dtype, own.dtype.newbyteorder("=")):
                 which = f"part {i} of its result" if several else "its result"
                 raise TypeError(
                     f"{self.where}: combine must keep shape and dtype, of {describe(own)} it made "

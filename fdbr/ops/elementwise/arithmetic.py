@@ -11,7 +11,7 @@ from fdbr.core.array_modules import array_module
 from fdbr.core.routine import Routine
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, dtype_of, elementwise, opaque
-from fdbr.ops.dtypes import as_weak, astype, is_complex, result_type
+from fdbr.ops.dtypes import as_weak, astype, is_complex, is_number, result_type
 from fdbr.ops.elementwise.comparison import bitwise_or, greater, less, not_equal, where
 from fdbr.ops.elementwise.exponential import log
 from fdbr.ops.shape.creation import zeros_like
@@ -474,7 +474,9 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     >>> ops.clip(np.array([-2.0, 0.5, 3.0]), 0.0, 1.0)
     array([0. , 0.5, 1. ])
     """
-    if _is_plain_bound(min) and _is_plain_bound(max) and dtype_of(x) in _SINGLE_AND_DOUBLE:
+    # A traced Python number has a dtype, too.
+    is_wide = dtype_of(x) in _SINGLE_AND_DOUBLE and (type(x) is np.ndarray or not is_number(x))
+    if is_wide and _is_plain_bound(min) and _is_plain_bound(max):
         low, high = -math.inf if min is None else min, math.inf if max is None else max
         return _clipped(x, low=low, high=high)
     if min is max is None:
@@ -485,6 +487,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
         x = where(_or_nan(less(x, min), min), min, x)
     if max is not None:
         x = where(_or_nan(greater(x, max), max), max, x)
+    if is_wide and x.shape == () and all(b is None or is_number(b) for b in (min, max)):
+        return x[()]  # a scalar, as by plain bounds
     return x
 
 

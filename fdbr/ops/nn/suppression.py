@@ -53,7 +53,7 @@ def float_below(threshold: float, dtype: Any) -> Any:
     A number of the dtype exceeds it exactly if it exceeds ``threshold``.
     """
     rounded = np.dtype(dtype).type(threshold)
-    return np.nextafter(rounded, -np.inf, dtype=dtype) if float(rounded) > threshold else rounded
+    return np.nextafter(rounded, -np.inf) if float(rounded) > threshold else rounded
 
 
 def _kept(xp: Any, boxes: Any, labels: Any, threshold: Any, limit: int) -> Any:

@@ -13,7 +13,7 @@ from fdbr.errors.checks import describe, integer, number_types
 from fdbr.errors.public import public
 from fdbr.ops.declare import constant, dtype_of
 from fdbr.ops.devices import to_device
-from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short
+from fdbr.ops.dtypes import astype, float_dtype, is_number, is_scalar, is_short
 from fdbr.ops.elementwise.comparison import where
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike, DTypeLike, Shape
@@ -294,11 +294,12 @@ def asarray(
 
         obj = stack([asarray(p) if _is_nest(p) else p for p in obj])
     if isinstance(obj, Tracer):
-        if dtype is None and not is_number(obj):
+        scalar = is_scalar(obj)
+        if dtype is None and not scalar:
             obj = obj if device is None else to_device(obj, device)
         else:
             to = dtype_of(obj) if dtype is None else dtype
-            obj = astype(obj, to, copy=False, device=device)
+            obj = astype(obj, to, copy=scalar, device=device)
         return own(obj) if copy else obj
     _check_numbers(obj)
     xp = array_modules.array_module(obj) if device is None else array_modules.module_for(device)

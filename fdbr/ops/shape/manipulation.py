@@ -13,7 +13,7 @@ from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import aligned, fit, joining, linear, prefixed, shape_of, shifted
 from fdbr.ops.declare.batches import align, spread
-from fdbr.ops.dtypes import astype, is_number, result_type
+from fdbr.ops.dtypes import astype, is_number, is_traced, result_type
 from fdbr.ops.shape.creation import asarray
 from fdbr.pytrees.typing import Array, ArrayLike
 
@@ -185,10 +185,12 @@ def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
     array([[1., 2.],
            [1., 2.]])
     """
-    x, to = asarray(x), tuple(shape)
+    to = tuple(shape)
+    if type(x) is not np.ndarray and not (is_traced(x) and not is_number(x)):
+        x = asarray(x)
     own = x.shape
     if own == to:
-        return x
+        return x if own else asarray(x)  # a traced scalar becomes an array
     last = to[max(len(to) - len(own), 0) :]
     if own != last and (
         len(own) > len(to) or any(a != 1 and a != b for a, b in zip(own, last, strict=False))
@@ -335,7 +337,8 @@ def _parts(arrays: Sequence[Any]) -> list[Any]:
     """Convert the operands of a join to arrays; Python numbers are weakly typed."""
     if set(map(type, arrays)) == {np.ndarray}:
         return list(arrays)
-    parts = [part if is_number(part) else asarray(part) for part in arrays]
+    # Traced scalars are joined as they are: making arrays of them would be steps of their own.
+    parts = [p if is_traced(p) or is_number(p) else asarray(p) for p in arrays]
     if not any(map(is_number, parts)):
         return parts
     xp, dtype = array_module(*parts), result_type(*parts)

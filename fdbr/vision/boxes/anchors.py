@@ -9,7 +9,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.public import public
-from fdbr.vision.boxes.arguments import checked_boxes, checked_format, checked_size
+from fdbr.vision.boxes.arguments import checked_boxes, checked_format, checked_size, is_pair
 
 __all__ = ["base_anchors", "default_boxes", "grid_anchors"]
 
@@ -112,7 +112,8 @@ def grid_anchors(
     across_first = checked_format("grid_anchors", box_format)
     base = checked_boxes("grid_anchors", "base", base)
     height, width = checked_size("grid_anchors", "grid", grid)
-    down, across = stride if isinstance(stride, Sequence) else (stride, stride)
+    steps: Any = stride if is_pair(stride) else (stride, stride)
+    down, across = steps
     xp = array_module(base)
     y, x = (
         xp.arange(count, dtype=base.dtype) * float(step)

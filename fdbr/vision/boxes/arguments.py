@@ -6,14 +6,18 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.errors.checks import describe, index
+from fdbr.ops.dtypes import is_traced
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
+    "at_least_0",
+    "at_most",
     "checked_boxes",
     "checked_format",
     "checked_size",
     "corners",
     "from_corners",
+    "is_pair",
     "without_wrapping",
 ]
 
@@ -50,6 +54,16 @@ def checked_format(function: str, box_format: Any) -> bool:
     return bool(box_format == "xyxy")
 
 
+def at_least_0(x: Any) -> Any:
+    """Return the larger of x and 0, whose derivative at 0 is 1, as that of torch's ``clamp``."""
+    return ops.clip(x, 0) if is_traced(x) and x.dtype.kind == "f" else ops.maximum(x, 0)
+
+
+def at_most(x: Any, limit: Any) -> Any:
+    """Return the smaller of x and its limit, where both are equal with the derivative of x."""
+    return ops.where(x > limit, limit, x) if is_traced(x) else ops.minimum(x, limit)
+
+
 def corners(boxes: Any) -> tuple[Any, Any]:
     """Return the first and the last corners of boxes, each of shape ``(…, 2)``."""
     return boxes[..., :2], boxes[..., 2:]
@@ -60,10 +74,15 @@ def from_corners(low: Any, high: Any) -> Any:
     return ops.concat([low, high], axis=-1)
 
 
+def is_pair(value: Any) -> bool:
+    """Whether a value has items: a sequence, or an array with an axis."""
+    return hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0
+
+
 def checked_size(function: str, name: str, value: Any) -> tuple[int, int]:
     """Return a height and a width, which an integer gives both, or raise an error."""
     try:
-        height, width = map(index, value if hasattr(value, "__len__") else (value, value))
+        height, width = map(index, value if is_pair(value) else (value, value))
     except (TypeError, ValueError):
         height = width = -1
     if height < 0 or width < 0:

@@ -1,6 +1,6 @@
 """Areas, overlaps and formats of boxes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from fdbr.ops.dtypes import in_single
 from fdbr.ops.shape.creation import floating
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.vision.boxes.arguments import (
+    at_least_0,
+    at_most,
     checked_boxes,
     checked_format,
     corners,
@@ -62,8 +64,8 @@ def box_area(boxes: Any) -> Any:
     return _area(*corners(without_wrapping(checked_boxes("box_area", "boxes", boxes))))
 
 
-def _area(low: Any, high: Any) -> Any:
-    sides = ops.maximum(high - low, 0)
+def _area(low: Any, high: Any, limited: Callable[[Any], Any] = at_least_0) -> Any:
+    sides = limited(high - low)
     return sides[..., 0] * sides[..., 1]
 
 
@@ -107,11 +109,9 @@ def clip_boxes(boxes: Any, size: Sequence[int] | Any, *, box_format: str = "yxyx
         raise ValueError(
             f"fdbr.vision.clip_boxes: size must have two numbers, got {describe(size)}"
         )
-    ends = [size[..., 0, None], size[..., 1, None]]
-    if across_first:
-        ends.reverse()
-    parts = [ops.minimum(ops.maximum(boxes[..., i], 0), ends[i % 2]) for i in range(4)]
-    return ops.stack(parts, axis=-1)
+    ends = ops.concat([size[..., ::-1] if across_first else size] * 2, axis=-1)
+    ends = ends if size.ndim == 1 else ends[..., None, :]
+    return at_most(at_least_0(boxes), ends)
 
 
 @public("fdbr.vision")
@@ -163,10 +163,10 @@ def _pairs(function: str, a: Any, b: Any) -> tuple[Any, Any]:
     return found[0][..., :, None, :], found[1][..., None, :, :]
 
 
-def _overlap(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return the areas of intersection and union."""
+def _overlap(a: Any, b: Any, limited: Callable[[Any], Any] = at_least_0) -> tuple[Any, Any]:
+    """Return the areas of intersection, of ``limited`` sides, and union."""
     (a_low, a_high), (b_low, b_high) = corners(a), corners(b)
-    common = _area(ops.maximum(a_low, b_low), ops.minimum(a_high, b_high))
+    common = _area(ops.maximum(a_low, b_low), ops.minimum(a_high, b_high), limited)
     return common, _area(a_low, a_high) + _area(b_low, b_high) - common
 
 
@@ -250,7 +250,7 @@ def giou_loss(predicted: Any, target: Any, *, eps: float = 1e-7) -> Any:
     """
     a = floating(checked_boxes("giou_loss", "predicted", predicted))
     b = floating(checked_boxes("giou_loss", "target", target))
-    common, union = _overlap(a, b)
+    common, union = _overlap(a, b, ops.relu)  # as torchvision, 0 for boxes that touch
     hull = _hull(a, b)
     return 1 - common / (union + eps) + (hull - union) / (hull + eps)
 

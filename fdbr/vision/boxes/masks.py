@@ -11,7 +11,7 @@ from fdbr.errors.public import public
 from fdbr.ops.nn.pooling.region_products import region_products, region_sums
 from fdbr.ops.nn.pooling.regions import mean_weights
 from fdbr.ops.shape.creation import floating
-from fdbr.vision.boxes.arguments import checked_boxes, checked_format, checked_size
+from fdbr.vision.boxes.arguments import checked_boxes, checked_format, checked_size, is_pair
 
 __all__ = ["crop_masks", "mask_iou", "masks_to_boxes", "paste_masks", "resize_masks"]
 
@@ -144,7 +144,7 @@ def resize_masks(masks: Any, size: int | Sequence[int]) -> Any:
     """
     masks = _checked_masks("resize_masks", "masks", masks)
     height, width = masks.shape[-2:]
-    if isinstance(size, Sequence):
+    if is_pair(size):
         new = checked_size("resize_masks", "size", size)
     else:
         short = min(height, width)
@@ -216,6 +216,8 @@ def crop_masks(
             )
         indices = array_module(boxes).arange(boxes.shape[0])
     shape, extents = checked_size("crop_masks", "size", size), masks.shape[-2:]
+    if 0 in (*shape, *extents):
+        return array_module(masks).zeros((boxes.shape[0], *shape), dtype="float32")
     masks, boxes = ops.astype(masks, "float32"), ops.astype(boxes, "float32")
     first = (1, 0) if box_format == "xyxy" else (0, 1)
     rows, columns = (
@@ -304,6 +306,9 @@ def paste_masks(
             f"fdbr.vision.paste_masks: masks {describe(masks)} of shape (…, R, S, T) need boxes "
             f"of shape (…, R, 4), got {describe(boxes)}"
         )
+    if 0 in masks.shape:
+        dtype = masks.dtype if threshold is None else bool
+        return array_module(masks).zeros((*masks.shape[:-2], *extents), dtype=dtype)
     boxes = ops.astype(boxes, "float32" if masks.dtype.itemsize < 8 else masks.dtype)
     if across_first:
         boxes = ops.stack([boxes[..., i] for i in (1, 0, 3, 2)], axis=-1)

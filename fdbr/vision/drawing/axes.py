@@ -339,7 +339,7 @@ def draw_label_map(
         )
     if legend not in ("present", "all", None):
         raise ValueError(f"{where}: legend must be 'present', 'all' or None, got {legend!r}")
-    largest = int(labels.max(initial=-1))
+    largest = int(labels.max()) if labels.size else -1  # unsigned ones have no -1
     given = [len(values) for values in (names, colors) if values is not None]
     count = min(given, default=largest + 1)
     if largest >= count or len(set(given)) > 1:

@@ -178,6 +178,8 @@ def checked(
     for name, array in arrays.items():
         if (wrong := _wrong(name, array, classes, box_format)) is not None:
             raise ValueError(f"{where}: {who}.{name} {wrong}")
+    if "labels" in arrays:  # of unsigned integers, too
+        arrays["labels"] = arrays["labels"].astype(np.int64)
     if box_format == "xyxy" and "boxes" in arrays:
         arrays["boxes"] = arrays["boxes"][:, [1, 0, 3, 2]]
     return arrays

@@ -40,7 +40,7 @@ class Segmentation:
         count = 0
         for side, least in (("predicted", 0), ("truths", -1)):
             labels = sides[side]
-            low, high = int(labels.min(initial=0)), int(labels.max(initial=-1))
+            low, high = map(int, (labels.min(), labels.max())) if labels.size else (0, -1)
             if low < least or (self.classes is not None and high >= self.classes):
                 limit = f"from {least}" if self.classes is None else (
                     f"from {least} to {self.classes - 1}"
@@ -51,7 +51,8 @@ class Segmentation:
                 )
             count = max(count, high + 1)
         known = sides["truths"] >= 0
-        codes = sides["truths"][known].astype(int) * count + sides["predicted"][known]
+        codes = sides["truths"][known].astype(int) * count
+        np.add(codes, sides["predicted"][known], out=codes, casting="unsafe")  # uint64, too
         numbers = np.bincount(codes, minlength=count * count)
         (present,) = numbers.nonzero()
         return count, *divmod(present, max(count, 1)), numbers[present]

@@ -206,6 +206,13 @@ def test_masks_are_resized_pasted_and_cropped():
     assert vision.crop_masks(mask[:0], boxes[:0], 4).shape == (0, 4, 4)
     assert vision.paste_masks(cropped[:0], boxes[:0], (3, 4)).shape == (0, 3, 4)
     assert vision.paste_masks(cropped, boxes, (0, 4)).shape == (len(boxes), 0, 4)
+    assert vision.crop_masks(mask, boxes, (0, 4)).shape == (1, 0, 4)
+    for empty in (mask[:, :0], mask[:, :, :0]):
+        assert not vision.crop_masks(empty, boxes, 3).any()
+        assert not vision.paste_masks(empty, boxes, (3, 4)).any()
+    for size in ((3, 5), np.array([3, 5])):
+        assert vision.resize_masks(mask, size).shape == (1, 3, 5)
+        assert vision.grid_anchors(2, size, boxes)[-1, 0] == boxes[0, 0] + 3
 
 
 def test_masks_are_cropped_as_by_chainercv():
@@ -245,6 +252,30 @@ def test_derivatives_agree_with_differences():
     check_grads(lambda m: vision.paste_masks(m, b, (9, 9), None), masks, order=1)
     gradient = fdbr.grad(lambda a: ops.sum(vision.box_iou(a, a * 0)))(a * 0)
     np.testing.assert_array_equal(gradient, np.zeros((3, 4)))
+
+
+def test_derivatives_at_kinks_are_those_of_torchvision():
+    a, b = np.array([[0.0, 0, 2, 4]]), np.array([[2.0, 0, 4, 4]])
+    gradient = fdbr.grad(lambda a: ops.sum(vision.box_iou(a, b)))(a)
+    np.testing.assert_allclose(gradient, [[0, 0, 0.25, 0]])  # they touch
+    gradient = fdbr.grad(lambda a: ops.sum(vision.giou_loss(a, b, eps=0)))(a)
+    np.testing.assert_allclose(gradient, [[0, 0, -0.25, 0]])
+    line = np.array([1.0, 1, 1, 4])
+    np.testing.assert_array_equal(fdbr.grad(vision.box_area)(line), [-3, 0, 3, 0])
+    border = np.array([[0.0, -1, 5, 7], [2, 0, 9, 6]])
+    gradient = fdbr.grad(lambda a: ops.sum(vision.clip_boxes(a, (5, 6))))(border)
+    np.testing.assert_array_equal(gradient, [[1, 0, 1, 0], [1, 1, 0, 1]])
+
+
+def test_a_single_box_and_boxes_of_other_byte_orders_are_boxes():
+    box = np.array([-1.0, 2, 9, 8])
+    np.testing.assert_array_equal(vision.clip_boxes(box, np.array([5, 6])), [0, 2, 5, 6])
+    assert vision.clip_boxes(box.astype("float16"), (5.0, 6.0)).dtype == "float16"
+    boxes, scores = boxes_of(np.random.default_rng(8), 20, 5.0), np.arange(20.0) % 7
+    for dtype in ("f4", "f8"):
+        expected = vision.nms(boxes.astype(dtype), scores, 0.3)
+        swapped = vision.nms(boxes.astype(">" + dtype), scores.astype(">f8"), 0.3)
+        np.testing.assert_array_equal(swapped, expected)
 
 
 def test_ssds_default_boxes_are_those_of_chainercv():

@@ -103,6 +103,7 @@ def test_label_maps_have_a_legend_of_the_labels_in_them(ax):
     drawing.draw_label_map(None, label_map, colors=colors, legend="all", ax=other)
     assert [t.get_text() for t in other.get_legend().get_texts()] == ["0", "1", "2"]
     assert other.images[0].get_array()[1, 1].tolist() == [3, 3, 3, 255]
+    drawing.draw_label_map(None, np.array([[0, 2]], "uint8"), ax=Figure().subplots())
     drawing.draw_label_map(None, np.full((2, 2), -1), ax=(bare := Figure().subplots()))
     assert bare.get_legend() is None
 

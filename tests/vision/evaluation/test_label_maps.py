@@ -79,3 +79,14 @@ def test_recorded_figures():
     assert figures["pixel_accuracy"] == 5 / 7
     with pytest.raises(ValueError, match="segmentation_iou: confusion must be a square matrix"):
         evaluation.segmentation_iou(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint64", ">i4"])
+def test_labels_of_all_dtypes_of_integers_count(dtype):
+    true = np.array([[0, 1], [2, 1]])
+    found = true[::-1].astype(dtype)
+    desired = evaluation.segmentation_confusion([true[::-1]], [true])
+    np.testing.assert_array_equal(evaluation.segmentation_confusion([found], [true]), desired)
+    assert not evaluation.segmentation_confusion([found[:0]], [found[:0]]).size
+    boxes, labels, scores = [np.array([[0, 0, 4, 4]])], [found[1, :1]], [np.array([0.5])]
+    assert evaluation.detection_voc((boxes, labels, scores), (boxes, labels))["map"] == 1

@@ -10,10 +10,11 @@ from typing import Any
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.ops.dtypes import astype, in_single
+from fdbr.ops.dtypes import astype
 from fdbr.ops.nn.pooling.region_products import region_products
 from fdbr.ops.nn.pooling.regions import (
     arguments,
+    in_single_of_images,
     largest_samples,
     mean_weights,
     number,
@@ -41,7 +42,7 @@ _LEAST = 0.1
 
 @public("fdbr.ops")
 @where_it_lies
-@in_single
+@in_single_of_images
 def ps_roi_average_align(
     x: ArrayLike,
     boxes: ArrayLike,
@@ -75,7 +76,7 @@ def ps_roi_average_align(
     Returns
     -------
     array
-        Shape ``(K, C / (group height * group width), *output_size)``.
+        Shape ``(K, C / (group height * group width), *output_size)``, the dtype of ``x``.
 
     Raises
     ------
@@ -103,7 +104,7 @@ def ps_roi_average_align(
 
 @public("fdbr.ops")
 @where_it_lies
-@in_single
+@in_single_of_images
 def ps_roi_max_align(
     x: ArrayLike,
     boxes: ArrayLike,
@@ -166,7 +167,7 @@ def ps_roi_max_align(
 
 @public("fdbr.ops")
 @where_it_lies
-@in_single
+@in_single_of_images
 def ps_roi_average_pool(
     x: ArrayLike,
     boxes: ArrayLike,

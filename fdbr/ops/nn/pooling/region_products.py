@@ -61,6 +61,9 @@ def _regions(xp: Any, index: Any, count: int, *weights: Any) -> list[tuple[Any, 
     """Return for each region its image, and the slices of the last axes with nonzero weights."""
     found = [index]
     for part in weights:
+        if not part.shape[2]:
+            found += [xp.zeros_like(index)] * 2
+            continue
         used = xp.any(part != 0, axis=1)
         found += [xp.argmax(used, axis=1), part.shape[2] - xp.argmax(used[:, ::-1], axis=1)]
     columns = xp.stack(found).tolist()  # one transfer from the GPU for all regions
@@ -194,6 +197,9 @@ def region_peaks(xp: Any, x: Any, row_range: Any, column_range: Any, index: Any)
     lengths = [(w[..., 1] - w[..., 0]).max(axis=1) for w in (row_range, column_range)]
     regions = xp.stack([index, *lengths]).tolist()
     _check(regions[0], len(x))
+    if 0 in x.shape[2:]:
+        out[...] = -1
+        return out
     for k, (n, *longest) in enumerate(zip(*regions, strict=True)):
         tables = []
         for windows, length, size in zip(

@@ -1,5 +1,6 @@
 """Pooling of regions of interest (ROI), for object detectors."""
 
+import functools
 import math
 import numbers
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ import numpy as np
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.ops.dtypes import astype, in_single
+from fdbr.ops.declare import constant
+from fdbr.ops.declare.batches import spread
+from fdbr.ops.dtypes import as_weak, astype, in_single, is_short
 from fdbr.ops.elementwise.arithmetic import abs as absolute
 from fdbr.ops.elementwise.arithmetic import ceil, clip, floor, maximum, minimum
 from fdbr.ops.elementwise.comparison import where
@@ -26,6 +29,9 @@ from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["roi_average_align", "roi_average_pool", "roi_max_align", "roi_max_pool"]
+
+in_single_of_images = functools.partial(in_single, promotes=False)
+"""Boxes of float32 are usual beside images of float16."""
 
 
 @public("fdbr.ops")
@@ -72,12 +78,12 @@ def roi_max_pool(
     Returns
     -------
     array
-        Shape ``(K, C, *output_size)``.
+        Shape ``(K, C, *output_size)``, the dtype of ``x``.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, or an image index is out of range.
+        If shapes do not fit, a box is not finite, or an image index is out of range.
     TypeError
         If ``x`` is complex.
 
@@ -102,7 +108,7 @@ def roi_max_pool(
 
 @public("fdbr.ops")
 @where_it_lies
-@in_single
+@in_single_of_images
 def roi_average_pool(
     x: ArrayLike,
     boxes: ArrayLike,
@@ -126,12 +132,12 @@ def roi_average_pool(
     Returns
     -------
     array
-        Shape ``(K, C, *output_size)``.
+        Shape ``(K, C, *output_size)``, the dtype of ``x``.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, or an image index is out of range.
+        If shapes do not fit, a box is not finite, or an image index is out of range.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -153,7 +159,7 @@ def roi_average_pool(
 
 @public("fdbr.ops")
 @where_it_lies
-@in_single
+@in_single_of_images
 def roi_average_align(
     x: ArrayLike,
     boxes: ArrayLike,
@@ -185,12 +191,12 @@ def roi_average_align(
     Returns
     -------
     array
-        Shape ``(K, C, *output_size)``.
+        Shape ``(K, C, *output_size)``, the dtype of ``x``.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, or an image index is out of range.
+        If shapes do not fit, a box is not finite, or an image index is out of range.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -213,7 +219,7 @@ def roi_average_align(
 
 @public("fdbr.ops")
 @where_it_lies
-@in_single
+@in_single_of_images
 def roi_max_align(
     x: ArrayLike,
     boxes: ArrayLike,
@@ -243,12 +249,12 @@ def roi_max_align(
     Returns
     -------
     array
-        Shape ``(K, C, *output_size)``.
+        Shape ``(K, C, *output_size)``, the dtype of ``x``.
 
     Raises
     ------
     ValueError
-        If shapes do not fit, or an image index is out of range.
+        If shapes do not fit, a box is not finite, or an image index is out of range.
     TypeError
         If ``x`` is complex.
 
@@ -319,6 +325,7 @@ def _regions(
         images = [xp.full((part.shape[0],), i, dtype=xp.int64) for i, part in enumerate(parts)]
         boxes, batch_index = concat(parts, axis=0), concat(images, axis=0)
     boxes = floating(boxes)
+    boxes = astype(boxes, np.float32) if is_short(boxes) else boxes
     width = boxes.shape[1] if boxes.ndim == 2 else 0
     if width == 5 and batch_index is None:
         batch_index, boxes = boxes[:, 0], boxes[:, 1:]
@@ -331,13 +338,27 @@ def _regions(
             "the image and the corners, or (K, 4), with batch_index of shape (K,) if there are "
             f"several images; x is {describe(x)}"
         )
-    if type(boxes) is np.ndarray and not (finite := np.isfinite(boxes).all(axis=1)).all():
-        first = int(finite.argmin())
-        raise ValueError(f"fdbr.ops.{function}: box {first} of boxes is not finite: {boxes[first]}")
+    index = _images_of_regions(index, boxes, function=function)
     x0, x1, x2, x3 = (boxes[:, i] for i in range(4))
     across_first = box_format == "xyxy"
     low, high = ([x1, x0], [x3, x2]) if across_first else ([x0, x1], [x2, x3])
-    return astype(index, xp.int64), (low, high)
+    return index, (low, high)
+
+
+def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    return apply(*(spread(v, b, size) for v, b in zip(values, batched, strict=True)), **params)
+
+
+@constant(batch=_batch)
+def _images_of_regions(xp: Any, index: Any, boxes: Any, *, function: str) -> Any:
+    """Return indices as int64; raise an error if a box is not finite, but do not wait for a GPU."""
+    if xp is np and not (finite := np.isfinite(boxes).all(axis=-1)).all():
+        first = tuple(np.argwhere(~finite)[0].tolist())
+        raise ValueError(
+            f"fdbr.ops.{function}: box {', '.join(map(str, first))} of boxes is not finite: "
+            f"{boxes[first]}"
+        )
+    return xp.asarray(index).astype(xp.int64)
 
 
 def number(function: str, name: str, value: Any, positive: bool = False) -> float:
@@ -351,8 +372,7 @@ def number(function: str, name: str, value: Any, positive: bool = False) -> floa
 
 
 def ratios_of(function: str, sampling_ratio: Any) -> tuple[int, int]:
-    pair = isinstance(sampling_ratio, Sequence)
-    given = tuple(sampling_ratio) if pair else (sampling_ratio,) * 2
+    given = tuple(sampling_ratio) if np.ndim(sampling_ratio) else (sampling_ratio,) * 2
     if len(given) != 2 or not all(g is None or hasattr(g, "__index__") for g in given):
         raise ValueError(
             f"fdbr.ops.{function}: sampling_ratio must be an integer or None, or two of them, not "
@@ -396,10 +416,12 @@ def peak_values(x: Any, row_windows: Any, column_windows: Any, index: Any, empty
     peaks = region_peaks(x, row_windows, column_windows, index)
     xp, channels = array_module(x), x.shape[1]
     flat = reshape(x, (x.shape[0], channels, math.prod(x.shape[2:])))
+    if not flat.shape[2]:
+        return xp.full(peaks.shape, empty, dtype=x.dtype)
     outside = peaks < 0
     image = reshape(index, (-1, 1, 1, 1))
     channel = xp.arange(channels).reshape((1, channels, 1, 1))
-    return where(outside, empty, pick(flat, (image, channel, where(outside, 0, peaks))))
+    return where(outside, as_weak(empty, x), pick(flat, (image, channel, where(outside, 0, peaks))))
 
 
 def _round_half_away(x: Any) -> Any:
@@ -474,8 +496,10 @@ def _positions(
     image = xp.arange(count_of_samples if count_of_samples > 1 else 1, dtype=dtype)
     windows = xp.arange(m, dtype=dtype).reshape((m, 1))
     at_least_one = maximum(counts, 1.0)
-    positions = reshape(start, (-1, 1, 1)) + (windows + (image + 0.5) / at_least_one) * step
-    valid = (image < counts) & (positions >= -1) & (positions <= n)
+    # The order of operations is torchvision's, whose samples at the edge are valid with these bits.
+    first = reshape(start, (-1, 1, 1)) + windows * step
+    positions = first + (image + 0.5) * step / at_least_one
+    valid = (image < counts) & (positions >= -1) & (positions <= (n or -2))  # none without elements
     return where(valid, clip(positions, 0, n - 1), 0.0), valid, at_least_one
 
 
@@ -483,10 +507,9 @@ def largest_samples(x: Any, samples: Any, index: Any, empty: float) -> Any:
     """Return the largest valid sample of each window, from `samples_of` for rows and columns."""
     size = [valid.shape[1] for _, valid in samples]
     rows, columns = (
-        astype(
-            reshape(weights, (-1, weights.shape[1] * weights.shape[2], weights.shape[3])), x.dtype
-        )
+        astype(reshape(weights, (k, m * n, extent)), x.dtype)
         for weights, _ in samples
+        for k, m, n, extent in [weights.shape]
     )
     values = region_products(x, rows, columns, index)
     count, channels = values.shape[:2]
