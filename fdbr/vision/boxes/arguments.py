@@ -6,12 +6,10 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.errors.checks import describe, index
-from fdbr.ops.dtypes import is_traced
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
     "at_least_0",
-    "at_most",
     "checked_boxes",
     "checked_format",
     "checked_size",
@@ -56,12 +54,7 @@ def checked_format(function: str, box_format: Any) -> bool:
 
 def at_least_0(x: Any) -> Any:
     """Return the larger of x and 0, whose derivative at 0 is 1, as that of torch's ``clamp``."""
-    return ops.clip(x, 0) if is_traced(x) and x.dtype.kind == "f" else ops.maximum(x, 0)
-
-
-def at_most(x: Any, limit: Any) -> Any:
-    """Return the smaller of x and its limit, where both are equal with the derivative of x."""
-    return ops.where(x > limit, limit, x) if is_traced(x) else ops.minimum(x, limit)
+    return ops.clip(x, 0)
 
 
 def corners(boxes: Any) -> tuple[Any, Any]:

@@ -15,7 +15,6 @@ from fdbr.ops.shape.creation import floating
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.vision.boxes.arguments import (
     at_least_0,
-    at_most,
     checked_boxes,
     checked_format,
     corners,
@@ -111,7 +110,9 @@ def clip_boxes(boxes: Any, size: Sequence[int] | Any, *, box_format: str = "yxyx
         )
     ends = ops.concat([size[..., ::-1] if across_first else size] * 2, axis=-1)
     ends = ends if size.ndim == 1 else ends[..., None, :]
-    return at_most(at_least_0(boxes), ends)
+    boxes = at_least_0(boxes)
+    # At the border the derivative is that by the box, as of torch's clamp, which minimum divides.
+    return ops.where(boxes > ends, ends, boxes)
 
 
 @public("fdbr.vision")
