@@ -22,7 +22,7 @@ from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import broadcast_to, reshape
 
-__all__ = ["interpolate", "resize_linearly"]
+__all__ = ["interpolate"]
 
 _RANKS = {"bilinear": 2, "trilinear": 3, "bicubic": 2}
 _LINEAR = {"linear", "bilinear", "trilinear"}
