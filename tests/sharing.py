@@ -9,7 +9,7 @@ from hypothesis import settings
 __all__ = ["sampled", "shared"]
 
 
-def shared(cases: Sequence[Any], parts: int = 2) -> list[Any]:
+def shared(cases: Sequence[Any], parts: int = 3) -> list[Any]:
     """Return all cases, and mark all but every ``parts``-th as slow."""
     return [
         pytest.param(case, marks=pytest.mark.slow) if i % parts else case
