@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sharing import shared
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {
@@ -68,7 +69,7 @@ def test_every_example_is_run():
     assert scripts == SHORT.keys()
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", shared(list(SHORT)))
 def test_a_short_run_leaves_a_log_and_curves(name, tmp_path, capsys):
     script(name)["main"]([*SHORT[name], "--out", str(tmp_path)])
     assert capsys.readouterr().out.splitlines()[-1]

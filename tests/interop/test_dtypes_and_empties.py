@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sharing import shared
 
 import fdbr
 from fdbr.core.tracer_methods import ufunc_methods
@@ -116,7 +117,7 @@ def compare(call: Call, values: bool = True) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("function", FUNCTIONS, ids=name_of)
+@pytest.mark.parametrize("function", shared(FUNCTIONS), ids=name_of)
 def test_results_have_numpys_dtype_whatever_the_operands(function):
     for number, arguments in enumerate(variants(function)):
         for dtype in FEW if number else DTYPES:
@@ -135,7 +136,7 @@ def test_results_have_numpys_dtype_whatever_the_operands(function):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("function", FUNCTIONS, ids=name_of)
+@pytest.mark.parametrize("function", shared(FUNCTIONS), ids=name_of)
 def test_empty_arrays_are_to_it_what_they_are_to_numpy(function):
     for arguments in variants(function):
         for cut in (lambda x: x[:0] if x.ndim else x, lambda x: x[..., :0] if x.ndim else x):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sharing import shared
 
 import fdbr
 from fdbr import ops, tree
@@ -80,7 +81,7 @@ def total(f):
     return value
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", shared(list(FUNCTIONS)))
 @pytest.mark.parametrize("dtype", [float, complex])
 @pytest.mark.filterwarnings("ignore")  # NumPy says that there is no number
 def test_one_matrix_without_a_derivative_spoils_no_other_of_its_stack(name, dtype):

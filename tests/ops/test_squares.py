@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from sharing import shared
 from sizes import use_kernels_from
 
 import fdbr
@@ -37,7 +38,7 @@ def large(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", shared(list(PROGRAMS)))
 def test_derivatives_of_all_orders_are_right(name, large):
     rng = np.random.default_rng(0)
     x, y = rng.uniform(0.5, 1.5, (2, 3, 4))

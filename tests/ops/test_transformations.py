@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from sharing import sampled
+from sharing import sampled, shared
 
 import fdbr
 from fdbr import ops, tree
@@ -22,7 +22,6 @@ from fdbr.testing import assert_allclose, check_grads
 from ops.cases import CASES, Case, bent, few
 from ops.reasons import DECIDING, REAL, REAL_CASES
 
-every_case = pytest.mark.parametrize("case", CASES, ids=repr)
 THOROUGH = settings.default.max_examples > 100
 PACKAGE = str(Path(fdbr.__file__).parent)
 
@@ -107,7 +106,7 @@ def test_operations_of_real_numbers_refuse_complex_ones(case):
     check()
 
 
-@every_case
+@pytest.mark.parametrize("case", shared(CASES), ids=repr)
 def test_examples_of_a_batch_may_be_far_from_each_other(case):
     """Other orders of elements and other indices, which no small change of the arguments makes."""
 

@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from sharing import sampled
+from sharing import sampled, shared
 
 import fdbr
 from fdbr import ops
 from fdbr.testing import assert_allclose
 from ops.cases import CASES, bent, few
-
-every_case = pytest.mark.parametrize("case", CASES, ids=repr)
 
 DTYPES_SET = {"astype"}
 """Operations that set a dtype rather than keep their operands'."""
@@ -25,7 +23,7 @@ def on(xp: Any, args: Any, dtype: Any = np.float64) -> Any:
     )
 
 
-@every_case
+@pytest.mark.parametrize("case", shared(CASES), ids=repr)
 def test_values_are_those_of_numpy_on_raw_and_on_traced_arrays(case, xp):
     @few(4)
     @given(case.arguments)

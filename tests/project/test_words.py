@@ -7,6 +7,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import fdbr
 
 ROOT = Path(fdbr.__file__).parent
@@ -92,6 +94,7 @@ LEFT = {
 }
 
 
+@pytest.mark.slow
 def test_names_and_prose_use_the_terms_of_the_field():
     found: dict[str, list[str]] = {}
     for path in sorted(ROOT.rglob("*.py")):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sharing import shared
 
 import fdbr
 from fdbr import ops, tree
@@ -41,7 +42,7 @@ def test_it_solves_what_a_factorization_solves(seed, n, dtype):
             assert info == 0
 
 
-@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("dtype", shared([float, complex]))
 def test_derivatives_of_every_mode_and_two_orders_by_everything(dtype):
     a, b = positive(0, 3, dtype), vector(1, 3, dtype)
 

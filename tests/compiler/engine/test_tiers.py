@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from compiler.comparing import assert_same
 from compiler.drawing import random_arguments, random_program
+from sharing import shared
 
 import fdbr
 from fdbr import ops, tree
@@ -112,7 +113,7 @@ def test_numpy_executes_every_kernel_that_is_not_there(
     assert jitted.report().traces[0].waiting
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", shared(range(16)))
 def test_numpy_executes_the_kernels_of_random_programs(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

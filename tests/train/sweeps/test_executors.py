@@ -88,6 +88,7 @@ def check(lines):
         assert f"{rate} 1 failed 0 ValueError: seed 1 is unlucky" in lines
 
 
+@pytest.mark.slow
 def test_ranks_of_mpi_run_a_sweep(tmp_path):
     pytest.importorskip("mpi4py", reason="needs pip install 'fdbr[mpi]'")
     beside = Path(sys.executable).parent / "mpiexec"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sharing import shared
 
 import fdbr
 from fdbr import ops
@@ -214,7 +215,7 @@ def test_a_matrix_without_a_result_leaves_the_others_alone(
     np.testing.assert_allclose(found[others], derivatives(x)[others], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", shared(list(FUNCTIONS)))
 def test_derivatives_of_stacks_are_right(name: str) -> None:
     generator = np.random.default_rng(0)
     x = generator.standard_normal((COUNT, 2, 2)) / 4 + 2 * np.eye(2)
