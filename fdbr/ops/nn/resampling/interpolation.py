@@ -272,8 +272,8 @@ def _blocks(axis_plan: _Axis, dtype: str) -> list[tuple[int, int, Any]]:
 def _taps(axis_plan: _Axis, number: Any) -> tuple[Any, Any]:
     """Return the first input of each output, and the weights of it and the following inputs.
 
-    Positions outside the array are clipped to it later.  Positions are computed in the precision
-    of the elements, as in PyTorch: in float32 they differ far from zero.
+    Positions outside the array are clipped to it later.  Positions are computed with numbers of the
+    type ``number``, in PyTorch that of the elements: in float32 they differ far from zero.
     """
     outputs, scale = np.arange(axis_plan.m, dtype=number), number(axis_plan.scale)
     half = number(0.5)
