@@ -14,6 +14,7 @@ from fdbr.core import array_modules as backend
 from fdbr.core.array_modules import device_get, device_put
 from fdbr.core.tracer import EscapedTracerError
 from fdbr.core.util import allocation
+from fdbr.errors.names import missing_from
 from fdbr.ops.typed import typed
 from fdbr.solvers import Minimum, Solution, fixed_point, minimize, odeint, root
 from fdbr.transforms.checkpoint import checkpoint
@@ -90,4 +91,4 @@ def __getattr__(name: str) -> typing.Any:
     """A part that is loaded when it is first asked for, which saves half of the time."""
     if name in ("debug", "distributed", "distributions", "nn", "testing", "train", "vision"):
         return importlib.import_module(f"fdbr.{name}")
-    raise AttributeError(f"module 'fdbr' has no attribute {name!r}")
+    return missing_from("fdbr")(name)

@@ -1,13 +1,13 @@
-"""The tables of counterparts in docs/, such as from-jax.json, and the check of their rows."""
+"""The tables of counterparts, such as counterparts/jax.json, and the check of their rows."""
 
 import importlib
 import inspect
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import fdbr
+from fdbr.errors import names
 
 __all__ = ["check_row", "reasons", "resolved", "rows", "table"]
 
@@ -16,7 +16,7 @@ DOCS = Path(fdbr.__file__).parents[1] / "docs"
 
 def table(name: str) -> Any:
     """The rows of a table, by list and name."""
-    return json.loads((DOCS / f"{name}.json").read_text(encoding="utf-8"))
+    return names.table(name.removeprefix("from-"))
 
 
 def rows(name: str) -> list[tuple[str, str, Any]]:

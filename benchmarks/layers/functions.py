@@ -83,7 +83,7 @@ def _aligned(ratio: int) -> Any:
     return theirs
 
 
-COUNTERPARTS = Path(__file__).parents[2] / "docs" / "from-pytorch.json"
+COUNTERPARTS = Path(__file__).parents[2] / "fdbr" / "errors" / "counterparts" / "pytorch.json"
 
 
 def counterpart(name: str) -> str:

@@ -61,6 +61,7 @@ from fdbr.distributed.parallel.tensor import (
     TensorLinear,
     tensor_softmax_cross_entropy,
 )
+from fdbr.errors.names import missing_from
 
 __all__ = [
     "CollectiveTimeoutError",
@@ -129,3 +130,4 @@ __all__ = [
     "world",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`

@@ -28,6 +28,7 @@ from fdbr.distributions.location_scale import Cauchy, Gumbel, Laplace, Uniform
 from fdbr.distributions.normal import LogNormal, MultivariateNormal, Normal
 from fdbr.distributions.positive import Chi2, Exponential, Gamma, Pareto
 from fdbr.distributions.simplex import Beta, Dirichlet
+from fdbr.errors.names import missing_from
 
 __all__ = [
     "Bernoulli",
@@ -55,3 +56,4 @@ __all__ = [
     "register_kl",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`

@@ -4,6 +4,7 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 ``y, layer = layer.train(x, key=key)``, which returns its successor.
 """
 
+from fdbr.errors.names import missing_from
 from fdbr.nn import initializers, models
 from fdbr.nn.activations import Maxout, PReLU, RReLU, Swish
 from fdbr.nn.attention.blocks import DecoderBlock, GatedMLP, ViTBlock
@@ -247,3 +248,4 @@ __all__ = [
     "tree_paths",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`

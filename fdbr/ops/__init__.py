@@ -7,6 +7,7 @@ differentiated.  Functions for deep learning are here too, beside those of the s
 from math import e, inf, nan, pi
 from types import ModuleType as _Module
 
+from fdbr.errors.names import missing_from as _missing_from
 from fdbr.ops.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from fdbr.ops.elementwise.arithmetic import *
 from fdbr.ops.elementwise.comparison import *
@@ -127,3 +128,4 @@ __all__ = [
     and (not isinstance(member, _Module) or name in ("fft", "linalg", "sparse", "special"))
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=_missing_from(__name__))  # type checkers see no `__getattr__`

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe, index, integer
+from fdbr.errors.names import missing_from
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import fit, linear, shifted
@@ -38,6 +39,7 @@ __all__ = [
     "rfftn",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`
 
 Norm = Literal["backward", "ortho", "forward"]
 _SWAPPED: dict[str, Norm] = {"backward": "forward", "ortho": "ortho", "forward": "backward"}

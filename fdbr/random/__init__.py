@@ -22,6 +22,7 @@ alone.
 True
 """
 
+from fdbr.errors.names import missing_from
 from fdbr.random.continuous import (
     cauchy,
     exponential,
@@ -82,3 +83,4 @@ __all__ = [
     "uniform",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`

@@ -4,6 +4,7 @@ The loop `fit` is a generator of frozen reports.  Stages turn an iterator of rep
 another one; `pipe` puts them together.
 """
 
+from fdbr.errors.names import missing_from
 from fdbr.train import augment, optim, sweeps
 from fdbr.train.data import (
     Batches,
@@ -173,3 +174,4 @@ __all__ = [
     "zip_examples",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`

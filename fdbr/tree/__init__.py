@@ -11,6 +11,7 @@ as zero.
 
 import typing
 
+from fdbr.errors.names import missing_from
 from fdbr.errors.public import public
 from fdbr.pytrees import structure as structures
 from fdbr.pytrees.classes import FrozenError, buffer, frozen, static
@@ -67,6 +68,7 @@ __all__ = [
     "zeros_like",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`
 
 # Pytrees lie below `fdbr.errors`, and the engine takes trees apart without explanations of errors,
 # which take time: so their functions are declared public here.

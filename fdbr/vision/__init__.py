@@ -6,6 +6,7 @@ An image is an array of shape ``(3, H, W)``, float32, red, green and blue from 0
 keys ``image``, ``boxes``, ``labels``, ``masks``, ``points``, ``visible``, ``label_map``.
 """
 
+from fdbr.errors.names import missing_from
 from fdbr.vision import boxes, datasets, drawing, evaluation, models, transforms
 from fdbr.vision.boxes import *  # noqa: F403
 from fdbr.vision.checking import check_dataset, check_example
@@ -33,3 +34,4 @@ __all__ = [
 ]
 __all__ += boxes.__all__
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`

@@ -1,4 +1,4 @@
-"""What holds here of each clause in docs/from-chainer.json that says what differs from Chainer.
+"""What holds here of each clause in counterparts/chainer.json that says what differs from Chainer.
 
 A clause in a fixed form (an argument's name, a default, what is given by name) is read, and held
 against the signature; what Chainer 7.8.1 has stands in the clause.  Each other one has its check

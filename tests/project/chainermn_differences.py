@@ -1,4 +1,4 @@
-"""What holds here of each clause about ChainerMN in docs/from-chainer.json, as for Chainer's."""
+"""What holds here of each clause about ChainerMN in counterparts/chainer.json, as for Chainer's."""
 
 import inspect
 import tempfile

@@ -1,4 +1,4 @@
-"""Every name of Chainer's has its row in docs/from-chainer.json, and leads somewhere."""
+"""Every name of Chainer's has its row in counterparts/chainer.json, and leads somewhere."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every name of ChainerCV's has its row in docs/from-chainercv.json, and leads somewhere."""
+"""Every name of ChainerCV's has its row in counterparts/chainercv.json, and leads somewhere."""
 
 import json
 from pathlib import Path

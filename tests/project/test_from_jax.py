@@ -1,4 +1,4 @@
-"""Rows of docs/from-jax.json lead to names that exist, and hardly any name is missing."""
+"""Rows of counterparts/jax.json lead to names that exist, and hardly any name is missing."""
 
 import inspect
 import warnings

@@ -1,4 +1,4 @@
-"""Every module and function of torch.nn has its row in docs/from-pytorch.json."""
+"""Every module and function of torch.nn has its row in counterparts/pytorch.json."""
 
 import inspect
 

@@ -10,6 +10,7 @@ Weights are laid out as in PyTorch, ``(out, in, *kernel)``: ``fan_in`` is
 from collections.abc import Callable
 from typing import Any
 
+from fdbr.errors.names import missing_from
 from fdbr.nn.initializers.bilinear_filters import (
     LinearFilter,
     downsampling_conv_filter,
@@ -99,6 +100,7 @@ __all__ = [
     "zeros",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`
 
 Initializer = Callable[..., Any]
 """An initializer: a function of a key, a shape and a dtype."""

@@ -16,6 +16,7 @@ of the diagonal, as in NumPy; elements that are not read have derivative 0.
 
 from typing import Any
 
+from fdbr.errors.names import missing_from
 from fdbr.ops.linalg.determinants import det, slogdet
 from fdbr.ops.linalg.factorizations import cholesky, qr
 from fdbr.ops.linalg.functions import expm, matrix_power
@@ -68,3 +69,4 @@ __all__ = [
     "vector_norm",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`

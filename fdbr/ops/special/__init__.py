@@ -10,6 +10,7 @@ to be differentiated with an error, and gives no zeros.
 
 from types import ModuleType as _Module
 
+from fdbr.errors.names import missing_from as _missing_from
 from fdbr.ops.elementwise.arithmetic import round
 from fdbr.ops.elementwise.exponential import exp2, expm1, log1p
 from fdbr.ops.special.airy_functions import *
@@ -39,3 +40,4 @@ __all__ = [
     if name[0] != "_" and not isinstance(member, _Module)
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=_missing_from(__name__))  # type checkers see no `__getattr__`

@@ -1,5 +1,6 @@
 """Optimizers: pairs of pure functions, and the gradient transformations they are chains of."""
 
+from fdbr.errors.names import missing_from
 from fdbr.train.optim.adam import (
     ScaleByAdamState,
     adam,
@@ -478,3 +479,4 @@ __all__ = [
     "zero_nans",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`

@@ -1,0 +1,63 @@
+"""Errors for names of other libraries, which say the name of the counterpart in fdbr.
+
+The tables in ``counterparts/`` have a row for each public name of JAX, Optax, Equinox, Flax,
+PyTorch, Chainer and ChainerCV.  They are read when the first name is missing.
+"""
+
+import functools
+import json
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, Never
+
+__all__ = ["missing_from", "table"]
+
+TABLES = ("jax", "pytorch", "chainer", "chainercv")
+
+
+def table(library: str) -> dict[str, dict[str, Any]]:
+    """Return the rows of a library, by part of the library and name."""
+    file = resources.files(__package__) / "counterparts" / f"{library}.json"
+    found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def missing_from(module: str) -> Callable[[str], Never]:
+    """Return the ``__getattr__`` of a module, which raises the error for a missing name."""
+
+    def __getattr__(name: str) -> Never:
+        # Copying, pickling and introspection ask every module for names with two underscores.
+        advice = "" if name.startswith("__") else _advice(module, name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{advice}", name=name)
+
+    return __getattr__
+
+
+def _advice(module: str, name: str) -> str:
+    rows = _rows().get(name, [])
+    here = [row for row in rows if row[1].get("path", "").rpartition(".")[0] == module]
+    texts = dict.fromkeys(f"{peer}: {_text(row)}" for peer, row in here[:1] or rows)
+    return "".join(f"; {text}" for text in list(texts)[:3])
+
+
+def _text(row: dict[str, str]) -> str:
+    differs = f" ({row['differs']})" if "differs" in row else ""
+    if "path" in row:
+        return f"use {row['path']}{differs}"
+    if "how" in row:
+        return f"see docs/{row['how']}{differs}"
+    return row["none"]
+
+
+@functools.cache
+def _rows() -> dict[str, list[tuple[str, dict[str, str]]]]:
+    """Return the rows of all tables with their full names, by the last part of the name."""
+    found: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    for library in TABLES:
+        for part, rows in table(library).items():
+            where = f"{library}.{part}" if library.startswith("chainer") else part
+            for name, row in rows.items():
+                entry = {"path": row} if isinstance(row, str) else row
+                short = name.rpartition(".")[2]
+                found.setdefault(short, []).append((f"{where}.{name}", entry))
+    return found
