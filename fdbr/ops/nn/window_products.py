@@ -42,8 +42,10 @@ class Block(NamedTuple):
 class Windows(Protocol):
     """``m`` windows of an axis of ``n`` elements; it is hashable."""
 
-    n: int
-    m: int
+    @property
+    def n(self) -> int: ...
+    @property
+    def m(self) -> int: ...
 
     def blocks(self, dtype: str) -> list[Block]:
         """Return the weights of all windows, in a dtype with this character."""
