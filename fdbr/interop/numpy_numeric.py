@@ -226,17 +226,38 @@ def _derivatives(f: Any, step: Any, edge_order: int) -> Any:
     f, step = arrays(f, step)
     if dtype_kind(f.dtype) in "fc":  # whose dtype is the result's
         step = ops.astype(step, ops.real(f).dtype, copy=False)
-    widths = ops.diff(step) if step.ndim else ops.broadcast_to(step, (n - 1,))
-    widths = ops.reshape(widths, (n - 1, *(1,) * (f.ndim - 1)))
-    chords = ops.diff(f, axis=0) / widths
-    left, right = widths[:-1], widths[1:]
-    middle = (right * chords[:-1] + left * chords[1:]) / (left + right)
-    first, last = chords[:1], chords[-1:]
-    if edge_order == 2:
-        first = chords[:1] - widths[:1] * (chords[1:2] - chords[:1]) / (widths[:1] + widths[1:2])
-        bend = (chords[-1:] - chords[-2:-1]) / (widths[-1:] + widths[-2:-1])
-        last = chords[-1:] + widths[-1:] * bend
+    if step.ndim and not isinstance(step, tracer.Tracer):
+        widths = np.diff(step)
+        step = widths[0] if (widths == widths[:1]).all() else step
+    # NumPy's own sums, so that NaN and infinities reach the same elements.
+    if not step.ndim:
+        middle = (f[2:] - f[:-2]) / (2.0 * step)
+        widths = ops.broadcast_to(step, (n - 1, *(1,) * (f.ndim - 1)))
+    else:
+        widths = ops.reshape(ops.diff(step), (n - 1, *(1,) * (f.ndim - 1)))
+        left, right = widths[:-1], widths[1:]
+        own = (right - left) / (left * right) * f[1:-1]
+        # NumPy leaves this term out between equal widths.
+        is_left_out = ops.all(widths == widths[:1]) & ~ops.isfinite(f[1:-1])
+        before = -right / (left * (left + right)) * f[:-2]
+        after = left / (right * (left + right)) * f[2:]
+        middle = before + ops.where(is_left_out, 0, own) + after
+    if edge_order == 1:
+        first, last = ((f[i + 1 : i + 2] - f[i : i + 1]) / widths[i : i + 1] for i in (0, n - 2))
+        return ops.concat([first, middle, last])
+    first = _end(widths[:1], widths[1:2], f[:1], f[1:2], f[2:3])
+    last = _end(-widths[-1:], -widths[-2:-1], f[-1:], f[-2:-1], f[-3:-2])
     return ops.concat([first, middle, last])
+
+
+def _end(width: Any, next_width: Any, *f: Any) -> Any:
+    """The slope in the first of three elements of the parabola through them."""
+    whole = width + next_width
+    return (
+        -(2.0 * width + next_width) / (width * whole) * f[0]
+        + whole / (width * next_width) * f[1]
+        - width / (next_width * whole) * f[2]
+    )
 
 
 @implements("unwrap")

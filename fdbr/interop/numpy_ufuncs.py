@@ -99,9 +99,10 @@ def _modf(x: Any) -> Any:
 
 
 def _share(x: Any, y: Any) -> Any:
-    """The share of ``2**x`` in the sum; half of it where both are one infinity."""
+    """The share of ``2**x`` in the sum; 0 where both are -inf, 1/2 where both are inf."""
     same = ops.equal(x, y) & ops.isinf(x)
-    return ops.sigmoid(math.log(2) * (ops.where(same, 0, x) - ops.where(same, 0, y)))
+    share = ops.sigmoid(math.log(2) * (ops.where(same, 0, x) - ops.where(same, 0, y)))
+    return ops.where(same & (x < 0), 0, share)
 
 
 @elementwise(x=_share, y=lambda x, y: _share(y, x), double=True)

@@ -7,7 +7,7 @@ from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, leading, multilinear
 from fdbr.ops.dtypes import astype, float_dtype
-from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.comparison import isfinite, isnan, where
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.indexing.reading import pick
 from fdbr.ops.indexing.searching import searchsorted
@@ -204,7 +204,14 @@ def interp(
         x0, x1 = pick(places, after - 1), pick(places, after)
         y0, y1 = pick(values, after - 1), pick(values, after)
         width = x1 - x0
-        inside = y0 + (y1 - y0) * ((x - x0) / where(width == 0, 1, width))
+        width = where(width == 0, 1, width)
+        inside = y0 + (y1 - y0) * ((x - x0) / width)
+        # NumPy interpolates from the other sample where this one gives NaN, and returns a sample
+        # itself at its place.
+        other = y1 + (y1 - y0) * ((x - x1) / width)
+        other = where(isnan(other) & (y0 == y1) & (x == x), y0, other)
+        other = where(x == x0, y0, where(x == x1, y1, where(isnan(inside), other, inside)))
+        inside = where(isfinite(inside), inside, other)
     inside = where(x < places[0], values[0] if left is None else left, inside)
     return plain(where(x > places[-1], values[-1] if right is None else right, inside))
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import train
 from fdbr.core.array_modules import lock, to_numpy
 from fdbr.core.devices import optional
 from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.train.data.files.images import decode
 
 __all__ = ["read_image", "write_image"]
 
@@ -19,10 +19,13 @@ _BACKGROUNDS = {"white": 255.0, "black": 0.0}
 
 
 @public("fdbr.vision")
-def read_image(file: Any, *, color: bool = True, alpha: str = "ignore") -> Any:
+def read_image(
+    file: Any, *, color: bool = True, alpha: str = "ignore", apply_exif_orientation: bool = True
+) -> Any:
     r"""Read an image file as floating numbers from 0 to 255.
 
-    `train.read_image` reads integers.
+    A gray value ``v`` of 16 bits becomes ``v / 257``, so all levels remain.  Pillow reads colours
+    of 16 bits as their upper 8 bits.  `train.read_image` reads integers.
 
     Parameters
     ----------
@@ -33,6 +36,8 @@ def read_image(file: Any, *, color: bool = True, alpha: str = "ignore") -> Any:
     alpha
         What is done with transparent pixels: ``"ignore"`` takes their colours, ``"white"`` and
         ``"black"`` blend them with a background.
+    apply_exif_orientation
+        Whether the image is rotated and mirrored as its EXIF data say, as for `train.read_image`.
 
     Returns
     -------
@@ -44,7 +49,8 @@ def read_image(file: Any, *, color: bool = True, alpha: str = "ignore") -> Any:
     OSError
         If the file cannot be read.
     ValueError
-        If it is no image, or is damaged; if ``alpha`` is something else.
+        If it is no image, or is damaged; if its numbers have no known range, as in TIFF files of
+        32 bits; if ``alpha`` is something else.
     ImportError
         If Pillow is not installed (``pip install 'fdbr[vision]'``).
 
@@ -54,13 +60,17 @@ def read_image(file: Any, *, color: bool = True, alpha: str = "ignore") -> Any:
     array([1., 2., 3.], dtype=float32)
     """
     optional("vision.read_image", "PIL.Image", "vision")
-    if alpha == "ignore":
-        return lock(train.read_image(file, "RGB" if color else "L").astype(np.float32))
-    if alpha not in _BACKGROUNDS:
+    if alpha not in ("ignore", *_BACKGROUNDS):
         raise ValueError(
             f"fdbr.vision.read_image: alpha must be 'ignore', 'white' or 'black', got {alpha!r}"
         )
-    pixels = train.read_image(file, "RGBA" if color else "LA").astype(np.float32)
+    mode = ("RGB" if color else "L") if alpha == "ignore" else "RGBA" if color else "LA"
+    pixels = decode("vision.read_image", file, mode, None, apply_exif_orientation)
+    if pixels.dtype == np.uint16:  # gray without transparency
+        return lock(np.repeat(pixels / np.float32(257), 3 if color else 1, axis=0))
+    pixels = pixels.astype(np.float32)
+    if alpha == "ignore":
+        return lock(pixels)
     opacity = pixels[-1:] / 255
     return lock(pixels[:-1] * opacity + np.float32(_BACKGROUNDS[alpha]) * (1 - opacity))
 

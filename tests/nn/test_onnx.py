@@ -137,7 +137,14 @@ PROGRAMS = {
             *(ops.max_pool(x, 3), ops.max_pool(x, 3, stride=1, padding=1)),
             *(ops.max_pool(x, 2, dilation=2), ops.max_pool(x, 3, stride=2, cover_all=True)),
             *(ops.avg_pool(x, 3), ops.avg_pool(x, 3, 2, 1, count_include_pad=False)),
-            ops.adaptive_avg_pool(x, (3, 4)),
+            *(ops.adaptive_avg_pool(x, (3, 4)), ops.adaptive_avg_pool(x, (4, 3))),
+        ),
+        (IMAGE,),
+    ),
+    "resizing": (
+        lambda x: (
+            ops.interpolate(x, (9, 5), mode="bicubic"),
+            ops.interpolate(x, (300, 400), mode="bilinear")[:, :, ::50, ::50],
         ),
         (IMAGE,),
     ),

@@ -76,6 +76,20 @@ def _roll(graph: Graph, step: Instruction) -> str:
     return name
 
 
+@writes("window_products")
+def _window_products(graph: Graph, step: Instruction) -> str:
+    name, kind = graph.name(step.operands[0]), kind_of(step.operands[0])
+    rows = (slice(None),) * (len(kind.shape) - 2)
+    parts = [
+        graph.emit(
+            "MatMul",
+            [graph.constant(weights), sliced(graph, name, kind.shape, [*rows, slice(low, high)])],
+        )
+        for _, _, low, high, weights in step.params["windows"].blocks(kind.dtype.char)
+    ]
+    return str(graph.emit("Concat", parts, axis=len(rows)) if len(parts) > 1 else parts[0])
+
+
 @writes("window_sums")
 def _sums_around(graph: Graph, step: Instruction) -> str:
     name, kind = graph.name(step.operands[0]), kind_of(step.operands[0])

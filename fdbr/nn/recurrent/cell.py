@@ -1,5 +1,6 @@
 """The base class of recurrent cells, which map a state and an input to the next state."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -149,8 +150,12 @@ class RecurrentCell(Layer):
         parts = self.kind.advance(self.weights, parts, inputs)
         return (parts if len(parts) > 1 else parts[0]), parts[0]
 
-    def over(self, state: tuple[Any, ...], xs: Any, reverse: bool) -> tuple[Any, tuple[Any, ...]]:
+    def over(
+        self, state: tuple[Any, ...], xs: Any, reverse: bool, weights: Weights | None = None
+    ) -> tuple[Any, tuple[Any, ...]]:
         """Return the outputs of all steps and the last state, in one operation if possible.
+
+        ``weights`` are used instead of the cell's own.
 
         Cells that override `advance` are scanned step by step.  In a jitted function small steps
         are also scanned, as the loop is compiled to machine code there.
@@ -159,19 +164,23 @@ class RecurrentCell(Layer):
             given = state if len(state) > 1 else state[0]
             end, outs = scan_rows(self.advance, given, self.project(xs), reverse=reverse)
             return outs, end if isinstance(end, tuple) else (end,)
+        weights = self.weights if weights is None else weights
         length, *batch, _ = xs.shape
         sizes = (math.prod(batch),) * length
         if capturing.get() is not None and sizes[0] * math.prod(self.weight_hh.shape) < _SMALL:
-            ends, outs = scan_rows(self._step, state, self.project(xs), reverse=reverse)
+            step, inputs = functools.partial(self._step, weights), self.kind.project(weights, xs)
+            ends, outs = scan_rows(step, state, inputs, reverse=reverse)
             return outs, ends
         rows = tuple(ops.reshape(part, (sizes[0], part.shape[-1])) for part in state)
         data = ops.reshape(xs, (length * sizes[0], xs.shape[-1]))
-        outs, ends = self.kind.over(self.weights, data, rows, Steps(sizes, reverse))
+        outs, ends = self.kind.over(weights, data, rows, Steps(sizes, reverse))
         ends = tuple(ops.reshape(end, part.shape) for end, part in zip(ends, state, strict=True))
         return ops.reshape(outs, (length, *batch, outs.shape[-1])), ends
 
-    def _step(self, state: tuple[Any, ...], inputs: Any) -> tuple[tuple[Any, ...], Any]:
-        state = self.kind.advance(self.weights, state, inputs)
+    def _step(
+        self, weights: Weights, state: tuple[Any, ...], inputs: Any
+    ) -> tuple[tuple[Any, ...], Any]:
+        state = self.kind.advance(weights, state, inputs)
         return state, state[0]
 
     def checked(self, x: Any) -> Any:

@@ -1,10 +1,12 @@
 """Recurrent networks: layers of cells over sequences, in one direction or in both."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
 
 from fdbr import ops, random
+from fdbr.control_flow.scan import scan
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
@@ -13,6 +15,7 @@ from fdbr.nn.layer import Layer
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, promoted
 from fdbr.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from fdbr.ops.nn.recurrent.n_step import check_rate, check_states, n_step
+from fdbr.ops.nn.recurrent.padded import Padded, padded
 from fdbr.tree import frozen, static
 
 __all__ = ["GRU", "LSTM", "RNN"]
@@ -90,7 +93,7 @@ class _Recurrent(Layer):
         ]
         return parts[0] if len(parts) == 1 else tuple(parts)
 
-    def __call__(self, x: Any, state: Any = None) -> Any:
+    def __call__(self, x: Any, state: Any = None, *, lengths: Any = None) -> Any:
         """Return the outputs of the last layer, and the last states of all layers.
 
         Parameters
@@ -98,11 +101,16 @@ class _Recurrent(Layer):
         x
             An array ``(time, *batch, input_size)``, or with ``batch_first`` ``(*batch, time,
             input_size)``; or a list of sequences ``(length, input_size)`` of different lengths,
-            which are not padded.
+            which are not padded.  `jit` traces each combination of lengths of a list.
         state
             The first states ``(num_layers * directions, *batch, hidden_size)``, for an `LSTM` a
             pair ``(h, c)`` of them; zeros by default.  To continue a sequence, pass the returned
             state.
+        lengths
+            The lengths of the sequences in an array ``x`` that is padded at the end: integers of
+            shape ``batch``, from 1 to the number of time steps.  They may be traced, so that one
+            trace of `fdbr.jit` serves all lengths.  The results are those of a list of sequences:
+            outputs in padding are 0, and the last states are the states at the lengths.
 
         Returns
         -------
@@ -113,18 +121,21 @@ class _Recurrent(Layer):
         Raises
         ------
         ValueError
-            If a sequence is empty, or there is none, or the shapes do not fit.
+            If a sequence is empty, or there is none, or the shapes do not fit; if a length is not
+            from 1 to the number of time steps.
         TypeError
-            If the input is a list, and a cell overrides `advance`.
+            If the input is a list, and a cell overrides `advance` or ``lengths`` are given.
         """
-        return self._run(x, state, 0.0, None)
+        return self._run(x, state, lengths, 0.0, None)
 
-    def train(self, x: Any, state: Any = None, *, key: Any = None) -> tuple[Any, Self]:
+    def train(
+        self, x: Any, state: Any = None, *, lengths: Any = None, key: Any = None
+    ) -> tuple[Any, Self]:
         """Return the same as a call, with dropout between the layers.
 
         Parameters
         ----------
-        x, state
+        x, state, lengths
             As for a call.
         key
             A random key, needed if ``dropout`` is not 0.
@@ -152,11 +163,18 @@ class _Recurrent(Layer):
             raise TypeError(
                 placed(f"{self._name}: training with dropout needs key=fdbr.random.key(seed)")
             )
-        return self._run(x, state, rate, key), self
+        return self._run(x, state, lengths, rate, key), self
 
-    def _run(self, x: Any, state: Any, rate: float, key: Any) -> Any:
+    def _run(self, x: Any, state: Any, lengths: Any, rate: float, key: Any) -> Any:
         parts = None if state is None else state if isinstance(state, tuple | list) else (state,)
         if isinstance(x, list | tuple):
+            if lengths is not None:
+                raise TypeError(
+                    placed(
+                        f"{self._name}: lengths are for a padded array x; the sequences of a list "
+                        "have their own lengths"
+                    )
+                )
             for cell in self.cells:
                 if not cell.is_plain:
                     raise TypeError(
@@ -169,10 +187,10 @@ class _Recurrent(Layer):
             layers, kind = [cell.weights for cell in self.cells], self.cells[0].kind
             out, ends = n_step(self._name, kind, layers, self._directions, x, parts, rate, key)
         else:
-            out, ends = self._over_array(x, parts, rate, key)
+            out, ends = self._over_array(x, parts, lengths, rate, key)
         return out, (ends[0] if len(ends) == 1 else ends)
 
-    def _over_array(self, x: Any, state: Any, rate: float, key: Any) -> Any:
+    def _over_array(self, x: Any, state: Any, lengths: Any, rate: float, key: Any) -> Any:
         x = x if hasattr(x, "shape") else ops.asarray(x)
         cell, axis = self.cells[0], -2 if self.batch_first else 0
         if len(x.shape) < 2 or x.shape[-1] != cell.input_size:
@@ -192,6 +210,12 @@ class _Recurrent(Layer):
             state = zeros if isinstance(zeros, tuple) else (zeros,)
         check_states(self._name, state, cell._widths(), (len(self.cells), *batch))
         state = promoted(state, x, cell.weight_hh)
+        layout = None
+        if lengths is not None:
+            layout = padded(self._name, lengths, x.shape[0], batch)
+            count = math.prod(batch)
+            x = layout.zeroed(ops.reshape(x, (x.shape[0], count, x.shape[-1])))
+            state = [ops.reshape(s, (len(self.cells), count, s.shape[-1])) for s in state]
         keys: Any = random.split(key, self.num_layers) if rate else None
         last = []
         for layer in range(self.num_layers):
@@ -201,12 +225,37 @@ class _Recurrent(Layer):
             for direction in range(self._directions):
                 number = layer * self._directions + direction
                 first = tuple(part[number] for part in state)
-                outs, end = self.cells[number].over(first, x, bool(direction))
+                outs, end = _over(self.cells[number], first, x, bool(direction), layout)
                 columns.append(outs)
                 last.append(end)
             x = columns[0] if len(columns) == 1 else ops.concat(columns, axis=-1)
         ends = tuple(ops.stack(parts, axis=0) for parts in zip(*last, strict=True))
+        if layout is not None:
+            x = ops.reshape(x, (x.shape[0], *batch, x.shape[-1]))
+            ends = tuple(ops.reshape(e, (len(self.cells), *batch, e.shape[-1])) for e in ends)
         return (ops.moveaxis(x, 0, -2) if self.batch_first and x.ndim > 2 else x), ends
+
+
+def _over(cell: Any, state: Any, x: Any, reverse: bool, layout: Padded | None) -> Any:
+    """Return the outputs of a cell over time in one direction, and its last state."""
+    if layout is None:
+        return cell.over(state, x, reverse)
+    if cell.is_plain:
+
+        def run(weights: Any, x: Any, state: Any) -> Any:
+            return cell.over(state, x, False, weights)
+
+        return layout.over(run, cell.kind, cell.weights, x, state, reverse)
+
+    def step(carry: Any, row: Any) -> Any:
+        inputs, is_given = row
+        after, out = cell.advance(carry if len(carry) > 1 else carry[0], inputs)
+        after = after if isinstance(after, tuple) else (after,)
+        kept = tuple(ops.where(is_given, a, b) for a, b in zip(after, carry, strict=True))
+        return kept, ops.where(is_given, out, 0)
+
+    ends, outs = scan(step, state, (cell.project(x), layout.is_given), reverse=reverse)
+    return outs, ends
 
 
 def _made(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.ops.declare.elementwise import elementwise
+from fdbr.ops.elementwise.comparison import where
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
@@ -96,12 +97,13 @@ def log10(xp: Any, x: ArrayLike) -> Array:
     return xp.log10(x)
 
 
-@elementwise(x=lambda x, out, rate: -2 * rate * x * out, heavy=True)
+@elementwise(x=lambda x, out, rate: -2 * rate * (where(out == 0, 0, x) * out), heavy=True)
 def gaussian(xp: Any, x: ArrayLike, *, rate: float) -> Array:
     """``exp(-rate * x**2)``, in float64 for float32: a rounded exponent would cost digits."""
     if xp is not np and hasattr(xp, "fma"):  # kernels have a function of their own
         return xp.gaussian(x, rate)
-    if getattr(x, "dtype", None) == np.float32:
-        wide = x.astype(np.float64)
-        return xp.exp(-rate * wide * wide).astype(np.float32)
-    return xp.exp(-rate * x * x)
+    with np.errstate(over="ignore"):  # far from 0 the square is infinite, and the result 0
+        if getattr(x, "dtype", None) == np.float32:
+            wide = x.astype(np.float64)
+            return xp.exp(-rate * wide * wide).astype(np.float32)
+        return xp.exp(-rate * x * x)

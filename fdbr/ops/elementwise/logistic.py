@@ -47,6 +47,8 @@ def sigmoid(xp: Any, x: ArrayLike) -> Array:
 def logaddexp(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """``log(exp(x) + exp(y))``, without overflow.
 
+    Derivatives are 0 where both operands are -inf, as in `logsumexp`, and 1/2 where both are inf.
+
     >>> from fdbr import ops
     >>> round(ops.logaddexp(0.0, 0.0), 6)
     0.693147
@@ -55,6 +57,7 @@ def logaddexp(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def _softmax_weight(x: Any, y: Any) -> Any:
-    """``exp(x) / (exp(x) + exp(y))``; 1/2 where both are the same infinity."""
+    """``exp(x) / (exp(x) + exp(y))``; 0 where both are -inf, 1/2 where both are inf."""
     same = (x == y) & (abs(x) == math.inf)
-    return sigmoid(where(same, 0, x) - where(same, 0, y))
+    weight = sigmoid(where(same, 0, x) - where(same, 0, y))
+    return where(same & (x < 0), 0, weight)

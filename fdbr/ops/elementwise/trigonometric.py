@@ -1,10 +1,14 @@
 """Trigonometric and hyperbolic functions and their inverses, element by element."""
 
+import math
 from typing import Any
+
+import numpy as np
 
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import hypot, sqrt, square
+from fdbr.ops.elementwise.comparison import where
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
@@ -79,7 +83,7 @@ def acos(xp: Any, x: ArrayLike) -> Array:
     return xp.arccos(x)
 
 
-@elementwise(x=lambda x: 1 / (1 + x * x), heavy=True)
+@elementwise(x=lambda x: 1 / (1 + x * x) if is_complex(x) else square(1 / hypot(x, 1)), heavy=True)
 def atan(xp: Any, x: ArrayLike) -> Array:
     """The inverse tangent, in radians.
 
@@ -107,7 +111,9 @@ def atan2(xp: Any, y: ArrayLike, x: ArrayLike) -> Array:
 
 def _divided_by_square(x: Any, length: Any) -> Any:
     """``x / length**2`` without the square, which may overflow or underflow."""
-    return x / length / length
+    infinite = length == math.inf
+    length = where(infinite, 1, length)
+    return where(infinite, 0, x / length / length)
 
 
 @elementwise(x=lambda x: cosh(x), heavy=True)
@@ -140,7 +146,8 @@ def negative_abs(xp: Any, x: Any) -> Any:
 @elementwise(x=lambda x, out: -2 * tanh(x) * out, heavy=True)
 def _tanh_derivative(xp: Any, x: Array) -> Array:
     """``1 / cosh(x)**2``, from the operand: ``1 - tanh(x)**2`` cancels where the tanh is near 1."""
-    decay = xp.exp(2 * negative_abs(xp, x))
+    with np.errstate(over="ignore"):  # twice the largest numbers are infinite
+        decay = xp.exp(2 * negative_abs(xp, x))
     return 4 * decay / xp.square(1 + decay)
 
 

@@ -25,7 +25,7 @@ _MOST = 2.0**31  # beyond SciPy's numbers of draws
 def _kolmogorov_derivative(y: Any) -> Any:
     """By the sum of ``exp(-2 * (k * y)**2)``, and near 0 by its transform of Jacobi."""
     far, inside = y > 1, y > 0
-    large = where(far, y, 1)
+    large = where(far, where(y > 30, 30, y), 1)  # 0 from there on, also at infinity
     small = where(far, 1, where(inside, y, 1))
     by_large: Any = 0.0
     by_small: Any = 0.0

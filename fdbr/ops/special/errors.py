@@ -55,8 +55,8 @@ def erfcx(xp: Any, x: ArrayLike) -> Array:
 def _erfcx_derivative(x: Any, out: Any) -> Any:
     """``2 * x * erfcx(x) - 2 / sqrt(pi)``; by its asymptotic series where that cancels."""
     far = real(x) > _FAR
-    series = asymptotic_rest(where(far, x, _FAR) ** -2 / -2)
-    return where(far, _TWO_BY_ROOT_PI * series, 2 * x * out - _TWO_BY_ROOT_PI)
+    series = asymptotic_rest((1 / where(far, x, _FAR)) ** 2 / -2)
+    return where(far, _TWO_BY_ROOT_PI * series, 2 * (x * out) - _TWO_BY_ROOT_PI)
 
 
 def asymptotic_rest(ratio: Any) -> Any:
@@ -116,7 +116,7 @@ def log_ndtr_derivative(x: Array, out: Any) -> Any:
     above = real(x) > 0
     below = math.sqrt(2 / math.pi) / erfcx(-math.sqrt(0.5) * where(above, 0, x))
     x, out = where(above, x, 0), where(above, out, 0)
-    return where(above, exp(-0.5 * x * x - out) / _ROOT_TWO_PI, below)
+    return where(above, gaussian(x, rate=0.5) * exp(-out) / _ROOT_TWO_PI, below)
 
 
 @elementwise(double=True, x=lambda x: _ROOT_TWO_PI * exp(0.5 * ndtri(x) ** 2), heavy=True)

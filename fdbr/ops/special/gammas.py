@@ -84,7 +84,7 @@ def _rgamma_derivative(x: Any, out: Any) -> Any:
     mirrored = 1 - where(low, x, 0)
     angle = math.pi * where(low, x, 0)
     below = gamma(mirrored) * (cos(angle) - digamma(mirrored) * sin(angle) / math.pi)
-    x = where(low, 1, x)
+    x = where(low, 1, where(x == math.inf, 1000, x))  # the derivative is 0 in float64
     return where(low, below, -rgamma(x) * digamma(x))
 
 

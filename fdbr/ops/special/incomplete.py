@@ -107,7 +107,9 @@ def _settled(xp: Any, out: Any, valid: Any, at_end: Any, dtype: Any) -> Any:
 
 
 def gamma_density(a: Any, x: Any) -> Any:
-    return exp(xlogy(a - 1, x) - x - gammaln(a))
+    at_infinity = x == math.inf
+    x = where(at_infinity, 1, x)
+    return where(at_infinity, 0, exp(xlogy(a - 1, x) - x - gammaln(a)))
 
 
 def _gamma_by_x(a: Any, x: Any, n: int) -> Any:
@@ -134,7 +136,10 @@ def gammainc_by(xp: Any, a: ArrayLike, x: ArrayLike, *, n: int) -> Array:
     dtype = float_dtype(a, x)
     a, x = in_float64(xp, a, x)
     valid = (a > 0) & (a < math.inf) & (x > 0) & (x < math.inf)
-    at_end = (a > 0) & ((x == 0) | (x == math.inf))
+    # From these distances to the mode at ``a`` on, the derivatives are 0 in float64.
+    far = (x / 8 > xp.maximum(a, 200)) | (x < a / 8) & (a > 1000)
+    at_end = (a > 0) & ((x == 0) | (x == math.inf)) | valid & far
+    valid = valid & ~far
     a, x = xp.where(valid, a, 1.0), xp.where(valid, x, 1.0)
     start, height = xp.log(x / a), _height(xp, a)
     side = xp.where(start > 0, 1.0, -1.0)

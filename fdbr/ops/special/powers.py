@@ -45,7 +45,7 @@ _INFINITE = 1000.0  # where exponentials are so in every dtype
 @elementwise(double=True, x=lambda x, order: _mean_power(x, order=order + 1))
 def _mean_power(xp: Any, x: ArrayLike, *, order: int) -> Array:
     """The derivative of some order of `exprel`: the integral of ``s**order * exp(x * s)``."""
-    x = xp.minimum(x, _INFINITE)  # SciPy's series would not come to an end
+    x = xp.minimum(xp.maximum(x, -1e150), _INFINITE)  # SciPy's series would not come to an end
     return scipy_special.on(xp)(xp, "hyp1f1", order + 1.0, order + 2.0, x) / (order + 1)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from fdbr import random
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.train.augment.pixels import draws, finish, image_of, span
+from fdbr.train.augment.pixels import draws, finish, floating, image_of, span, within
 
 __all__ = ["color_jitter", "grayscale", "normalize", "random_erasing", "to_float"]
 
@@ -119,12 +119,13 @@ def grayscale(image: Any) -> Any:
     array([76, 76, 76], dtype=uint8)
     """
     array = image_of("grayscale", image, channels=True)
-    return finish(np.broadcast_to(_gray(array), array.shape), array)
+    gray = _gray(floating(array))
+    gray = within(gray, array) if array.dtype.kind == "f" else gray
+    return finish(np.broadcast_to(gray, array.shape), array)
 
 
 def _gray(values: Any) -> Any:
-    weights = _LUMA if values.dtype.itemsize <= 4 else _LUMA.astype(np.float64)
-    return np.tensordot(weights, values, 1)
+    return np.tensordot(_LUMA.astype(values.dtype), values, 1)
 
 
 @public("fdbr.train.augment")
@@ -177,7 +178,7 @@ def color_jitter(
                 f"{', and at most 0.5' if name == 'hue' else ''}, got {value}"
             )
     top = float(np.iinfo(array.dtype).max) if array.dtype.kind == "u" else 1.0
-    values = array if array.dtype.kind == "f" else array.astype(np.float32)
+    values = floating(array)
     *drawn, iteration = draws(key, 4)
     kind = values.dtype.type
     factors = [

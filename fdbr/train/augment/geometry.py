@@ -9,7 +9,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.devices import scipy_of
 from fdbr.errors.public import public
-from fdbr.train.augment.pixels import draws, finish, image_of, pair, span
+from fdbr.train.augment.pixels import draws, finish, floating, image_of, pair, span, within
 
 __all__ = [
     "center_crop",
@@ -36,7 +36,8 @@ def resize(image: Any, size: Any, mode: str = "linear") -> Any:
         Height and width, or one number for both.
     mode
         ``"linear"``, ``"cubic"``, ``"lanczos"``, ``"area"`` or ``"nearest"``, as for
-        `ops.interpolate`.
+        `ops.interpolate`.  Results of ``"cubic"`` and ``"lanczos"`` are clipped to [0, 1], extended
+        by the range of the image's values.  Other modes never leave the range of these values.
 
     Returns
     -------
@@ -53,7 +54,11 @@ def resize(image: Any, size: Any, mode: str = "linear") -> Any:
     >>> augment.resize(np.array([[[0, 0, 90, 90]]], "uint8"), (1, 2))
     array([[[13, 77]]], dtype=uint8)
     """
-    array = image_of("resize", image)
+    return resized(image_of("resize", image), size, mode, 1.0)
+
+
+def resized(array: Any, size: Any, mode: str, top: float) -> Any:
+    """Resize an image; ``top`` is the greatest value of floating images."""
     shape = pair("resize", "size", size)
     if mode not in MODES:
         raise ValueError(f"fdbr.train.augment.resize: mode must be one of {MODES}, got {mode!r}")
@@ -61,9 +66,15 @@ def resize(image: Any, size: Any, mode: str = "linear") -> Any:
         return finish(array.copy(), array)
     if mode == "nearest":
         return finish(ops.interpolate(array[None], shape, mode="nearest-exact")[0], array)
-    values = array if array.dtype.kind == "f" else array.astype(np.float32)
     smooth = mode != "area"
-    return finish(ops.interpolate(values[None], shape, mode=mode, antialias=smooth)[0], array)
+    values = ops.interpolate(floating(array)[None], shape, mode=mode, antialias=smooth)[0]
+    if array.dtype.kind == "f":
+        values = within(values, array, **_overshooting(mode in ("cubic", "lanczos"), top))
+    return finish(values, array)
+
+
+def _overshooting(weights_below_0: bool, top: float) -> dict[str, float]:
+    return {"least": 0.0, "greatest": top} if weights_below_0 else {}
 
 
 @public("fdbr.train.augment")
@@ -314,16 +325,26 @@ def rotate(image: Any, degrees: float, fill: float = 0.0) -> Any:
     return finish(rotated(array, degrees, array.shape[1:], fill), array)
 
 
-def rotated(image: Any, degrees: float, size: tuple[int, int], fill: Any, order: int = 1) -> Any:
+def rotated(
+    image: Any,
+    degrees: float,
+    size: tuple[int, int],
+    fill: Any,
+    order: int = 1,
+    top: float = 1.0,
+) -> Any:
     """Rotate channels around their middle, which becomes that of the result.
 
     ``fill`` is a number, or one for each channel; ``order`` is that of the splines between the
-    elements: 1 for linear interpolation, 3 for cubic splines, 0 for the nearest element.
+    elements: 1 for linear interpolation, 3 for cubic splines, 0 for the nearest element.  ``top``
+    is the greatest value of floating images.
     """
     angle = math.radians(degrees)
     rotation = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
     middle, new_middle = ((np.array(shape) - 1) / 2 for shape in (image.shape[1:], size))
-    values = image if image.dtype.kind == "f" or not order else image.astype(np.float32)
+    values = floating(image) if order else image
+    if image.dtype == np.float16:  # SciPy has no splines of it
+        values = image.astype(np.float32)
     out = np.empty((len(values), *size), values.dtype)
     for channel, result, value in zip(values, out, np.broadcast_to(fill, len(values)), strict=True):
         scipy_of(np, "ndimage").affine_transform(
@@ -335,6 +356,9 @@ def rotated(image: Any, degrees: float, size: tuple[int, int], fill: Any, order:
             mode="grid-constant",
             cval=value,
         )
+    if order and image.dtype.kind == "f" and len(image):
+        colours = np.asarray(fill, out.dtype)
+        return within(out, image, colours, **_overshooting(order > 1, top))
     return out
 
 

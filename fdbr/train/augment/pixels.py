@@ -1,5 +1,6 @@
 """Checks of images, and random numbers for them."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from fdbr import random
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe
 
-__all__ = ["draws", "finish", "image_of", "pair", "span"]
+__all__ = ["draws", "finish", "floating", "image_of", "pair", "span", "within"]
 
 
 def image_of(function: str, image: Any, channels: bool = False) -> Any:
@@ -36,9 +37,31 @@ def finish(values: Any, like: Any) -> Any:
     """Computed values as an image of the dtype of another; integers are rounded and clipped."""
     if values.dtype != like.dtype:
         if like.dtype.kind == "u":
-            values = np.clip(np.rint(values), 0, np.iinfo(like.dtype).max)
+            top = values.dtype.type(np.iinfo(like.dtype).max)
+            if int(top) > np.iinfo(like.dtype).max:  # uint32 in float32 and uint64 in float64
+                top = np.nextafter(top, 0, dtype=values.dtype)
+            values = np.clip(np.rint(values), 0, top)
         values = values.astype(like.dtype)
     return lock(np.ascontiguousarray(values))
+
+
+def floating(image: Any) -> Any:
+    """An image as floating numbers, with all levels of up to 32 bits."""
+    if image.dtype.kind == "f":
+        return image
+    return image.astype(np.float32 if image.dtype.itemsize <= 2 else np.float64)
+
+
+def within(values: Any, *images: Any, least: float = math.inf, greatest: float = -math.inf) -> Any:
+    """Clip computed values to the range of the images they were computed of.
+
+    ``least`` and ``greatest`` extend that range.  NaN stays, and does not change the range.
+    """
+    for image in images:
+        # Python's functions keep their first argument if the second one is NaN.
+        least = min(least, float(np.fmin.reduce(image, axis=None)))
+        greatest = max(greatest, float(np.fmax.reduce(image, axis=None)))
+    return np.clip(values, values.dtype.type(least), values.dtype.type(greatest))
 
 
 def pair(function: str, name: str, value: Any) -> tuple[int, int]:

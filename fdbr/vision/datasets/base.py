@@ -5,7 +5,6 @@ reader is a function of the example's number that can go to other processes: `Fr
 an example has in files of its own, `Rows` for what an index has told about all examples.
 """
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from fdbr.core.array_modules import lock
 from fdbr.core.devices import optional
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.train.data.files.images import load
 from fdbr.train.data.sequences import View
 from fdbr.vision.boxes.masks import masks_to_boxes
 from fdbr.vision.files import read_image
@@ -35,6 +35,7 @@ __all__ = [
     "lines_of",
     "lookup",
     "read_label_map",
+    "read_photograph",
     "read_picture",
 ]
 
@@ -229,13 +230,24 @@ def lookup(ids: Sequence[int], ignored: Sequence[int] = ()) -> Any:
 
 
 def read_picture(path: str) -> tuple[Any]:
-    """Return a picture as the field ``image``: red, green and blue, float32 from 0 to 255."""
+    """Return a picture as the field ``image``: red, green and blue, float32 from 0 to 255.
+
+    The pixels have the order of the file: boxes, points and maps refer to it.
+    """
+    return (read_image(path, apply_exif_orientation=False),)
+
+
+def read_photograph(path: str) -> tuple[Any]:
+    """Return a picture without annotations of its pixels, rotated as its EXIF data say."""
     return (read_image(path),)
 
 
 @public("fdbr.vision.datasets")
 def read_label_map(path: Any) -> Any:
     """Return the numbers in a picture of one channel, such as the class of each pixel.
+
+    The pixels have the order of the file: a label map and its picture are not rotated as EXIF data
+    say.
 
     Parameters
     ----------
@@ -265,19 +277,14 @@ def read_label_map(path: Any) -> Any:
     ...     vision.datasets.read_label_map(path)
     array([[  0,   1, 255]], dtype=int32)
     """
-    pillow = optional("vision.datasets.read_label_map", "PIL.Image", "vision")
-    with contextlib.nullcontext(path) if hasattr(path, "read") else open(path, "rb") as file:
-        try:
-            with pillow.open(file) as image:
-                mode, numbers = image.mode, np.asarray(image)
-        except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
-            raise ValueError(f"{path} is no picture, or is damaged: {error}") from error
-    if mode not in _ONE_CHANNEL:
+    optional("vision.datasets.read_label_map", "PIL.Image", "vision")
+    image, _ = load("vision.datasets.read_label_map", path, apply_exif_orientation=False)
+    if image.mode not in _ONE_CHANNEL:
         raise ValueError(
-            f"{path} has channels of colour ({mode}), where a label map has one number for each "
-            "pixel"
+            f"{path} has channels of colour ({image.mode}), where a label map has one number for "
+            "each pixel"
         )
-    return numbers.astype(np.int32)
+    return np.asarray(image).astype(np.int32)
 
 
 _ONE_CHANNEL = ("1", "P", "L", "I", "I;16", "I;16B", "I;16L")

@@ -19,6 +19,7 @@ from fdbr.vision.datasets.base import (
     choice,
     lines_of,
     read_label_map,
+    read_photograph,
     read_picture,
 )
 from fdbr.vision.datasets.labels import cub_label_names
@@ -210,7 +211,7 @@ def online_products(folder: Folder, split: str = "train") -> Any:
     columns = lock(np.array(classes, np.int32).reshape(-1, 2).T.copy())
     pictures = tuple(row[3] for row in rows)
     readers = (
-        (("image",), FromFiles(function, root, (pictures,), read_picture)),
+        (("image",), FromFiles(function, root, (pictures,), read_photograph)),
         (("label", "super_label"), Rows(tuple(columns), None, path)),
     )
     return Examples(function, readers, len(pictures), ())
@@ -275,7 +276,7 @@ def label_folder(
         if accept is None or accept(os.path.join(images.root, images.names[i]))
     ]
     pictures = tuple(images.names[i] for i in kept)
-    read = read_picture if color else _read_grey
+    read = read_photograph if color else _read_grey
     readers = (
         (("image",), FromFiles(function, images.root, (pictures,), read)),
         (("label",), Rows((lock(labels[kept]),))),

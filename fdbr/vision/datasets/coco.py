@@ -15,7 +15,6 @@ from fdbr.core.devices import optional
 from fdbr.errors.public import public
 from fdbr.vision.boxes.run_lengths import decode_rle
 from fdbr.vision.datasets.base import Examples, Folder, FromFiles, Layout, Rows, read_picture
-from fdbr.vision.files import read_image
 
 __all__ = ["coco_boxes", "coco_instances", "coco_keypoints", "coco_panoptic", "coco_segmentation"]
 
@@ -480,7 +479,7 @@ def _maps(
 
 def _segments(path: str, ids: Any, values: Any) -> tuple[Any, ...]:
     """A map whose colours are numbers: red + 256 green + 65536 blue; 0 is unknown."""
-    red, green, blue = read_image(path).astype(np.int64)
+    red, green, blue = read_picture(path)[0].astype(np.int64)
     found, inverse = np.unique(red + 256 * green + 65536 * blue, return_inverse=True)
     value_of = {0: -1, **dict(zip(ids.tolist(), values.tolist(), strict=True))}
     if unknown := set(found.tolist()).difference(value_of):

@@ -10,6 +10,7 @@ from fdbr import random
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
+from fdbr.train.augment.pixels import within
 from fdbr.train.data.reading import count_of, example_of, in_epoch
 from fdbr.train.data.sequences import View, map_examples
 from fdbr.vision.transforms.fields import host_array
@@ -274,7 +275,8 @@ def mix_up(key: Any, first: Any, second: Any, classes: int, alpha: float = 1.0) 
         soft[label] += part
     dtype = np.result_type(*images, np.float32)
     mixed = sum(part * image.astype(dtype) for part, image in zip(shares, images, strict=True))
-    return {"image": lock(np.asarray(mixed, dtype)), "label": lock(soft)}
+    mixed = within(np.asarray(mixed, dtype), *images)
+    return {"image": lock(mixed), "label": lock(soft)}
 
 
 @public("fdbr.vision.datasets")

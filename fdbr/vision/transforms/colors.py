@@ -9,7 +9,7 @@ from fdbr import random
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.train.augment.pixels import draws, finish, span
+from fdbr.train.augment.pixels import draws, finish, floating, span, within
 from fdbr.vision.transforms.fields import Example, checked
 
 __all__ = ["pca_lighting", "random_distort"]
@@ -60,7 +60,8 @@ def pca_lighting(
     Returns
     -------
     dict
-        A new example.  An image of integers is rounded and clipped, one of floating numbers is not.
+        A new example.  Colours are clipped to [0, 255], extended by the range of the image's
+        values.
 
     Raises
     ------
@@ -88,7 +89,10 @@ def pca_lighting(
             f"{describe(vectors)} and {sigma}"
         )
     colour = vectors @ (values * sigma * random.normal(key, (3,)))
-    values = image + colour.astype(np.result_type(image, np.float32)).reshape(3, 1, 1)
+    values = floating(image)
+    values = values + colour.astype(np.result_type(values, np.float32)).reshape(3, 1, 1)
+    if image.dtype.kind == "f":
+        values = within(values, image, least=0.0, greatest=255.0)
     return {**found, "image": finish(values, image)}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.train import augment
+from fdbr.train.augment import geometry
 from fdbr.train.augment.geometry import middle, rotated
 from fdbr.train.augment.pixels import pair
 from fdbr.vision.transforms.fields import Example, checked
@@ -369,7 +369,9 @@ def resize(example: Any, size: Any, mode: str = "linear") -> Example:
         Height and width, or one number for both.
     mode
         For the image, as for `train.augment.resize`: ``"linear"``, ``"cubic"``, ``"lanczos"``,
-        ``"area"`` or ``"nearest"``.  Masks and label maps take the nearest pixel.
+        ``"area"`` or ``"nearest"``.  Masks and label maps take the nearest pixel.  Results of
+        ``"cubic"`` and ``"lanczos"`` are clipped to [0, 255], extended by the range of the image's
+        values.
 
     Returns
     -------
@@ -404,9 +406,9 @@ def resized(array: Any, size: tuple[int, int], mode: str) -> Any:
     if not len(array):
         return np.empty((0, *size), array.dtype)
     if array.dtype.kind != "i":
-        return augment.resize(array, size, mode)
+        return geometry.resized(array, size, mode, 255.0)
     # The labels of a map are not mixed, so they may pass for unsigned integers.
-    return augment.resize(array.view(f"u{array.itemsize}"), size, mode).view(array.dtype)
+    return resized(array.view(f"u{array.itemsize}"), size, mode).view(array.dtype)
 
 
 @public("fdbr.vision.transforms")
@@ -558,7 +560,8 @@ def rotate(
     allow_outside_center
         As for `crop`, if the canvas keeps its size.
     mode
-        For the image: ``"linear"``, ``"cubic"`` (splines) or ``"nearest"``.
+        For the image: ``"linear"``, ``"cubic"`` (splines, clipped as by `resize`) or
+        ``"nearest"``.
 
     Returns
     -------
@@ -600,7 +603,7 @@ def rotate(
         if rest == 0 and tuple(room) == new:
             return np.rot90(array, int(quarters) % 4, (1, 2))
         colours = filling(fill, array).ravel() if len(array) else 0
-        return rotated(array, degrees, new, colours, order=0 if nearest else _ORDERS[mode])
+        return rotated(array, degrees, new, colours, 0 if nearest else _ORDERS[mode], 255.0)
 
     movement = Movement(linear, offset, new, pixels)
     cuts = not expand

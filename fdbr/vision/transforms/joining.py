@@ -11,7 +11,7 @@ from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.train.augment.geometry import corner
-from fdbr.train.augment.pixels import draws, finish, pair
+from fdbr.train.augment.pixels import draws, finish, pair, within
 from fdbr.vision.transforms.fields import Example, is_of_objects, objects_of
 from fdbr.vision.transforms.geometry import expand, part_at, resize, sized
 
@@ -188,7 +188,7 @@ def mixup(key: Any, first: Any, second: Any, alpha: float = 1.5) -> Example:
         example["image"].astype(np.result_type(example["image"], np.float32)) for example in both
     ]
     blend = images[0] * images[0].dtype.type(share) + images[1] * images[1].dtype.type(1 - share)
-    new["image"] = finish(blend, both[0]["image"])
+    new["image"] = finish(within(blend, *images), both[0]["image"])
     counts = [objects_of("mixup", example) or 0 for example in both]
     new["object_weights"] = lock(np.repeat(np.array([share, 1 - share], np.float32), counts))
     return new

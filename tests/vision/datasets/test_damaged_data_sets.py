@@ -68,7 +68,7 @@ def test_maps_with_pixels_of_no_class(tmp_path):
     with pytest.raises(ValueError, match=r"has channels of colour \(RGB\)"):
         datasets.voc_segmentation(tmp_path)[0]
     path.write_bytes(b"no picture")
-    with pytest.raises(ValueError, match="is no picture, or is damaged"):
+    with pytest.raises(ValueError, match="is no image, or is damaged"):
         datasets.voc_segmentation(tmp_path)[0]
 
 

@@ -207,8 +207,10 @@ def logsumexp(
 ) -> Array:
     """The logarithm of a sum of exponentials over axes, without overflow.
 
-    For no elements it is -inf.  For complex numbers it is the principal value, with imaginary part
-    in (-pi, pi].
+    For no elements it is -inf.  Derivatives are 0 where all elements are -inf, and several elements
+    that are inf have equal shares.  The same holds for `logaddexp`.
+
+    For complex numbers it is the principal value, with imaginary part in (-pi, pi].
 
     >>> import numpy as np
     >>> from fdbr import ops

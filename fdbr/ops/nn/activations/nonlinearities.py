@@ -7,7 +7,7 @@ from fdbr.core.routine import Routine
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
-from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum
+from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum, square
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, expm1, gaussian
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_derivative
@@ -255,7 +255,13 @@ def log_sigmoid(xp: Any, x: ArrayLike) -> Array:
     return clipped(xp, x, -math.inf, 0) - xp.log1p(xp.exp(-xp.abs(x)))
 
 
-@elementwise(x=lambda x: 1 / expm1(x), heavy=True, compound=True)
+def _log1mexp_derivative(x: Any) -> Any:
+    """``1 / expm1(x)``, whose denominator would be infinite where x is large."""
+    distance = -abs(x)
+    return where(x > 0, exp(distance), -1) / -expm1(distance)
+
+
+@elementwise(x=_log1mexp_derivative, heavy=True, compound=True)
 def log1mexp(xp: Any, x: ArrayLike) -> Array:
     """``log(1 - exp(-x))`` of positive numbers, without cancellation, as in JAX.
 
@@ -270,7 +276,7 @@ def log1mexp(xp: Any, x: ArrayLike) -> Array:
     )
 
 
-@elementwise(x=lambda x: 1 / (1 + abs(x)) ** 2, heavy="backward", compound=True)
+@elementwise(x=lambda x: square(1 / (1 + abs(x))), heavy="backward", compound=True)
 def softsign(xp: Any, x: ArrayLike) -> Array:
     """``x / (1 + abs(x))``.
 

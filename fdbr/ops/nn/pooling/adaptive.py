@@ -3,22 +3,23 @@
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
-from fdbr.ops.dtypes import rounded_like
+from fdbr.ops.dtypes import astype, is_short
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.indexing.reading import along_axis, pick
+from fdbr.ops.indexing import reading
+from fdbr.ops.indexing.reading import pick
 from fdbr.ops.nn.pooling.windowed import max_pool
-from fdbr.ops.products import matmul
+from fdbr.ops.nn.window_products import Block, along_axis
 from fdbr.ops.reductions.reduce import argmax, mean
 from fdbr.ops.shape.creation import asarray, floating
 from fdbr.ops.shape.layout import concat
-from fdbr.ops.shape.manipulation import moveaxis, reshape
+from fdbr.ops.shape.manipulation import reshape
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
@@ -67,9 +68,29 @@ def _mean_bins(x: Any, axis: int, m: int) -> Any:
     if n % m == 0:
         parts = reshape(x, (*x.shape[:axis], m, n // m, *x.shape[axis + 1 :]))
         return mean(parts, axis=axis + 1)
-    bin_weights = [[1 / (b - a) if a <= j < b else 0.0 for a, b in _bins(n, m)] for j in range(n)]
-    weights = array_module(x).asarray(bin_weights, dtype=x.dtype)
-    return rounded_like(moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis), x)
+    if is_short(x):  # NumPy has no products of bfloat16, and float32 has more digits
+        return astype(along_axis(astype(x, np.float32), axis, _Bins(n, m)), x.dtype)
+    return along_axis(x, axis, _Bins(n, m))
+
+
+class _Bins(NamedTuple):
+    """The windows of an axis of ``n`` elements whose means are ``m`` elements."""
+
+    n: int
+    m: int
+
+    def blocks(self, dtype: str) -> list[Block]:
+        """Return the weights of windows; see `Windows`."""
+        return _mean_weights(self.n, self.m, dtype)
+
+
+@functools.lru_cache(1 << 7)
+def _mean_weights(n: int, m: int, dtype: str) -> list[Block]:
+    weights = np.zeros((m, n), dtype)
+    for row, (start, stop) in zip(weights, _bins(n, m), strict=True):
+        row[start:stop] = 1 / (stop - start)
+    weights.flags.writeable = False
+    return [Block(0, m, 0, n, weights)]
 
 
 @public("fdbr.ops")
@@ -130,7 +151,7 @@ def _max_of_windows(x: Any, indices_of_windows: Any) -> tuple[Any, Any]:
     argmax_index = pick(
         indices_of_windows, (array_module(x).arange(len(indices_of_windows)), largest)
     )
-    return along_axis(x, argmax_index, x.ndim - 1), argmax_index
+    return reading.along_axis(x, argmax_index, x.ndim - 1), argmax_index
 
 
 @public("fdbr.ops")

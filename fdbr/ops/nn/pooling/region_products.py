@@ -6,13 +6,17 @@ and reads only elements whose weights are not zero, so that images are not copie
 unless images are small.
 """
 
+import functools
 import itertools
 import math
 from typing import Any
 
+import numpy as np
+
 from fdbr.core.array_modules import array_module
 from fdbr.ops.declare import constant, multilinear
 from fdbr.ops.declare.batches import spread
+from fdbr.ops.nn.window_products import is_finite, matmul_within_windows
 from fdbr.ops.shape.manipulation import reshape
 
 __all__ = ["region_peaks", "region_products", "region_sums"]
@@ -45,7 +49,7 @@ def _is_small(xp: Any, shape: tuple[int, ...], index: Any, values: Any) -> bool:
 
     Elements with the weight 0 have no effect then, unless they are not finite.
     """
-    if math.prod(shape[1:]) > _SMALL or len(index) < _REGIONS or not xp.isfinite(values).all():
+    if math.prod(shape[1:]) > _SMALL or len(index) < _REGIONS or not is_finite(xp, values):
         return False
     _check(xp.stack([index.min(), index.max()]).tolist(), shape[0])
     return True
@@ -57,9 +61,14 @@ def _parts(shape: tuple[int, ...], start: int, end: int) -> list[slice]:
     return [slice(i, min(i + size, end)) for i in range(start, end, size)]
 
 
-def _regions(xp: Any, index: Any, count: int, *weights: Any) -> list[tuple[Any, ...]]:
-    """Return for each region its image, and the slices of the last axes with nonzero weights."""
-    found = [index]
+def _regions(xp: Any, values: Any, index: Any, count: int, *weights: Any) -> tuple[Any, Any]:
+    """Return for each region its image, and the slices of the last axes with nonzero weights.
+
+    The first result is the function that multiplies weights with parts of ``values``.
+    """
+    # A wait for the GPU to know whether all values are finite is joined with the transfer below.
+    finite = is_finite(np, values) if xp is np else xp.isfinite(values).all()
+    found = [index, xp.full_like(index, finite)]
     for part in weights:
         if not part.shape[2]:
             found += [xp.zeros_like(index)] * 2
@@ -68,9 +77,10 @@ def _regions(xp: Any, index: Any, count: int, *weights: Any) -> list[tuple[Any, 
         found += [xp.argmax(used, axis=1), part.shape[2] - xp.argmax(used[:, ::-1], axis=1)]
     columns = xp.stack(found).tolist()  # one transfer from the GPU for all regions
     _check(columns[0], count)
-    return [
+    all_finite = all(columns[1])
+    return xp.matmul if all_finite else functools.partial(matmul_within_windows, xp), [
         (n, *(slice(*ends[i : i + 2]) for i in range(0, len(ends), 2)))
-        for n, *ends in zip(*columns, strict=True)
+        for n, _, *ends in zip(*columns, strict=True)
     ]
 
 
@@ -109,14 +119,16 @@ def region_products(xp: Any, x: Any, rows: Any, columns: Any, index: Any) -> Any
     is_last = is_last and (len(rows) >= _REGIONS or last.flags.c_contiguous)
     if is_last:
         x = xp.ascontiguousarray(last)
-    for k, (n, row_range, column_range) in enumerate(_regions(xp, index, len(x), rows, columns)):
+    matmul, regions = _regions(xp, x, index, len(x), rows, columns)
+    for k, (n, row_range, column_range) in enumerate(regions):
         across, down = columns[k][:, column_range], rows[k][:, row_range]
         if is_last:
             part = x[n, row_range, column_range]
-            part = xp.matmul(down, part.reshape((part.shape[0], -1))).reshape(-1, *part.shape[1:])
-            out[k] = xp.moveaxis(xp.matmul(across, part), 2, 0)
+            part = matmul(down, part.reshape((part.shape[0], -1))).reshape(-1, *part.shape[1:])
+            out[k] = xp.moveaxis(matmul(across, part), 2, 0)
         else:
-            out[k] = xp.matmul(down, xp.matmul(x[n, :, row_range, column_range], across.T))
+            part = matmul(across, x[n, :, row_range, column_range].swapaxes(1, 2))
+            out[k] = matmul(down, part.swapaxes(1, 2))
     return out
 
 
@@ -144,9 +156,10 @@ def region_sums(xp: Any, y: Any, rows: Any, columns: Any, index: Any, *, count: 
                 # The axes are the channel, the column and the row.
                 out[n] += xp.tensordot(across, rows[own], axes=((0, 2), (0, 1))).swapaxes(1, 2)
         return out
-    for k, (n, row_range, column_range) in enumerate(_regions(xp, index, count, rows, columns)):
-        part = xp.matmul(y[k], columns[k][:, column_range])
-        out[n, :, row_range, column_range] += xp.matmul(rows[k][:, row_range].T, part)
+    matmul, regions = _regions(xp, y, index, count, rows, columns)
+    for k, (n, row_range, column_range) in enumerate(regions):
+        part = matmul(columns[k][:, column_range].T, y[k].swapaxes(1, 2)).swapaxes(1, 2)
+        out[n, :, row_range, column_range] += matmul(rows[k][:, row_range].T, part)
     return out
 
 
@@ -160,8 +173,10 @@ def region_sums(xp: Any, y: Any, rows: Any, columns: Any, index: Any, *, count: 
 def _row_products(xp: Any, x: Any, y: Any, columns: Any, index: Any) -> Any:
     """The derivative of the form in ``rows``."""
     out = xp.empty((len(y), y.shape[2], x.shape[2]), dtype=x.dtype)
-    for k, (n, column_range) in enumerate(_regions(xp, index, len(x), columns)):
-        part = xp.matmul(x[n, :, :, column_range], columns[k][:, column_range].T)
+    matmul, regions = _regions(xp, x, index, len(x), columns)
+    for k, (n, column_range) in enumerate(regions):
+        across = columns[k][:, column_range]
+        part = matmul(across, x[n, :, :, column_range].swapaxes(1, 2)).swapaxes(1, 2)
         out[k] = xp.tensordot(y[k], part, axes=((0, 2), (0, 2)))
     return out
 
@@ -176,8 +191,9 @@ def _row_products(xp: Any, x: Any, y: Any, columns: Any, index: Any) -> Any:
 def _column_products(xp: Any, x: Any, y: Any, rows: Any, index: Any) -> Any:
     """The derivative of the form in ``columns``."""
     out = xp.empty((len(y), y.shape[3], x.shape[3]), dtype=x.dtype)
-    for k, (n, row_range) in enumerate(_regions(xp, index, len(x), rows)):
-        part = xp.matmul(rows[k][:, row_range], x[n, :, row_range])
+    matmul, regions = _regions(xp, x, index, len(x), rows)
+    for k, (n, row_range) in enumerate(regions):
+        part = matmul(rows[k][:, row_range], x[n, :, row_range])
         out[k] = xp.tensordot(y[k], part, axes=((0, 1), (0, 1)))
     return out
 

@@ -17,12 +17,13 @@ from fdbr.ops.devices import beside
 from fdbr.ops.indexing.table_rows import rows_at
 from fdbr.ops.nn.noise.dropout import dropout as apply_dropout
 from fdbr.ops.nn.recurrent.cells import GRU, LSTM, RELU, TANH, Kind, Weights, check_weights
+from fdbr.ops.nn.recurrent.padded import padded
 from fdbr.ops.nn.recurrent.sequences import pack, unpack
 from fdbr.ops.nn.recurrent.steps import Steps
 from fdbr.ops.nn.recurrent.units import real
 from fdbr.ops.philox import random_words
 from fdbr.ops.shape.creation import asarray, floating
-from fdbr.ops.shape.manipulation import concat, stack
+from fdbr.ops.shape.manipulation import concat, reshape, stack
 from fdbr.pytrees.typing import Array, ArrayLike, Key
 
 __all__ = ["check_layers", "check_rate", "n_step", "n_step_gru", "n_step_lstm", "n_step_rnn"]
@@ -46,10 +47,8 @@ def n_step(
     ``(len(layers), sequences, size)``.
     """
     packed = pack(where, xs)
-    data = floating(packed.data)
+    data = _real(where, packed.data)
     inputs = layers[0].weight_ih.shape[1]
-    if data.dtype.kind == "c":
-        raise TypeError(placed(f"{where}: the sequences must be real, got {describe(data)}"))
     if data.ndim != 2 or data.shape[1] != inputs:
         raise ValueError(
             placed(
@@ -79,6 +78,60 @@ def n_step(
         data = columns[0] if directions == 1 else concat(columns, axis=-1)
     ends = tuple(stack(parts, axis=0) for parts in zip(*last, strict=True))
     return unpack(packed._replace(data=data)), ends
+
+
+def n_step_padded(
+    where: str,
+    kind: Kind,
+    layers: Sequence[Weights],
+    directions: int,
+    x: Any,
+    lengths: Any,
+    states: Sequence[Any] | None,
+    rate: float = 0.0,
+    key: Any = None,
+) -> tuple[Any, tuple[Any, ...]]:
+    """Compute the same as `n_step` for an array ``(time, sequences, inputs)`` with padding."""
+    data, inputs = _real(where, x), layers[0].weight_ih.shape[1]
+    if data.ndim != 3 or data.shape[2] != inputs or not data.shape[0]:
+        raise ValueError(
+            placed(
+                f"{where}: beside lengths, xs must have shape (time, sequences, {inputs}), got "
+                f"{describe(data)}"
+            )
+        )
+    time, count = data.shape[:2]
+    layout = padded(where, lengths, time, (count,))
+    data = layout.zeroed(data)
+    first = _first_states(where, kind, layers, data, count, states)
+    depth = len(layers) // directions
+    keys: Any = _keys(key, depth) if rate else None
+
+    def run(weights: Weights, x: Any, state: Any) -> Any:
+        rows = reshape(x, (time * count, x.shape[-1]))
+        outs, ends = kind.over(weights, rows, state, Steps((count,) * time))
+        return reshape(outs, (time, count, outs.shape[-1])), ends
+
+    last = []
+    for layer in range(depth):
+        if layer and rate:
+            data = apply_dropout(data, rate, key=keys[layer - 1])
+        columns = []
+        for direction in range(directions):
+            number = layer * directions + direction
+            begin = tuple(part[number] for part in first)
+            outs, end = layout.over(run, kind, layers[number], data, begin, bool(direction))
+            columns.append(outs)
+            last.append(end)
+        data = columns[0] if directions == 1 else concat(columns, axis=-1)
+    return data, tuple(stack(parts, axis=0) for parts in zip(*last, strict=True))
+
+
+def _real(where: str, x: Any) -> Any:
+    data = floating(x)
+    if data.dtype.kind == "c":
+        raise TypeError(placed(f"{where}: the sequences must be real, got {describe(data)}"))
+    return data
 
 
 def _rows(x: Any, indices: Any) -> Any:
@@ -167,6 +220,7 @@ def _run(
     bs: Any,
     states: Any,
     xs: Any,
+    lengths: Any,
     bidirectional: bool,
     rate: Any,
     key: Any,
@@ -181,7 +235,10 @@ def _run(
     given = None if all(part is None for part in states) else states
     if given is not None and any(part is None for part in given):
         raise TypeError(placed(f"{where}: give hx and cx, or none of them"))
-    ys, ends = n_step(where, kind, layers, directions, xs, given, rate, key)
+    if lengths is None:
+        ys, ends = n_step(where, kind, layers, directions, xs, given, rate, key)
+    else:
+        ys, ends = n_step_padded(where, kind, layers, directions, xs, lengths, given, rate, key)
     return (*ends, ys)
 
 
@@ -223,6 +280,7 @@ def n_step_lstm(
     xs: Sequence[Any],
     /,
     *,
+    lengths: ArrayLike | None = None,
     bidirectional: bool = False,
     dropout: float = 0.0,
     key: Key | None = None,
@@ -243,7 +301,11 @@ def n_step_lstm(
     bs
         The pairs ``(bias_ih, bias_hh)`` in the same order, or `None`.
     xs
-        A list of sequences of shape ``(length, inputs)``, in any order.
+        A list of sequences of shape ``(length, inputs)``, in any order; or with ``lengths`` a
+        padded array ``(time, sequences, inputs)``.
+    lengths
+        The lengths of padded sequences: integers of shape ``(sequences,)``, from 1 to ``time``.
+        They may be traced, so that one trace of `fdbr.jit` serves all lengths.
     bidirectional
         Whether each layer has a second cell, which runs from the last element to the first.
     dropout
@@ -256,13 +318,14 @@ def n_step_lstm(
     tuple
         The last ``h`` and ``c``, with the shapes of the first states, and the list of the outputs
         of the last layer, each of shape ``(length, size)``, or ``(length, 2 * size)`` with two
-        directions.
+        directions.  With ``lengths`` the outputs are an array ``(time, sequences, size)``, with
+        zeros in padding, and the last states are the states at the lengths.
 
     Raises
     ------
     ValueError
-        If there is no sequence, one is empty, or the shapes do not fit; if ``dropout`` is not in
-        [0, 1).
+        If there is no sequence, one is empty, or the shapes do not fit; if a length is not from 1
+        to ``time``; if ``dropout`` is not in [0, 1).
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -271,7 +334,7 @@ def n_step_lstm(
     >>> h.shape, [y.shape for y in ys]
     ((1, 2, 1), [(3, 1), (1, 1)])
     """
-    return _run("n_step_lstm", LSTM, ws, bs, (hx, cx), xs, bidirectional, dropout, key)
+    return _run("n_step_lstm", LSTM, ws, bs, (hx, cx), xs, lengths, bidirectional, dropout, key)
 
 
 @public("fdbr.ops")
@@ -282,6 +345,7 @@ def n_step_gru(
     xs: Sequence[Any],
     /,
     *,
+    lengths: ArrayLike | None = None,
     bidirectional: bool = False,
     dropout: float = 0.0,
     key: Key | None = None,
@@ -307,7 +371,7 @@ def n_step_gru(
     >>> h.shape, [y.shape for y in ys]
     ((1, 2, 1), [(3, 1), (1, 1)])
     """
-    return _run("n_step_gru", GRU, ws, bs, (hx,), xs, bidirectional, dropout, key)
+    return _run("n_step_gru", GRU, ws, bs, (hx,), xs, lengths, bidirectional, dropout, key)
 
 
 @public("fdbr.ops")
@@ -318,6 +382,7 @@ def n_step_rnn(
     xs: Sequence[Any],
     /,
     *,
+    lengths: ArrayLike | None = None,
     activation: str = "tanh",
     bidirectional: bool = False,
     dropout: float = 0.0,
@@ -350,4 +415,4 @@ def n_step_rnn(
             placed(f'fdbr.ops.n_step_rnn: activation must be "tanh" or "relu": {activation!r}')
         )
     kind = TANH if activation == "tanh" else RELU
-    return _run("n_step_rnn", kind, ws, bs, (hx,), xs, bidirectional, dropout, key)
+    return _run("n_step_rnn", kind, ws, bs, (hx,), xs, lengths, bidirectional, dropout, key)

@@ -22,12 +22,14 @@ from fdbr.ops.nn.windows import per_axis
 from fdbr.ops.products import matmul
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.manipulation import moveaxis, reshape
+from fdbr.ops.shape.padding import pad
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["affine_grid", "grid_sample"]
 
-Taps = list[tuple[Any, Any]]  # indices along an axis, and their weights
+# Indices along an axis, their weights, and whether they are inside the array.
+Taps = list[tuple[Any, Any, Any]]
 
 
 @public("fdbr.ops")
@@ -164,13 +166,18 @@ def grid_sample(
     ]
     xp = array_module(x)
     out: Any = None
-    table = reshape(moveaxis(x, 1, -1), (count * math.prod(size), channels))
+    outside = count * math.prod(size)
+    table = reshape(moveaxis(x, 1, -1), (outside, channels))
+    # Points outside read a row of zeros: the product of 0 with NaN in another row would be NaN.
+    table = pad(table, ((0, 1), (0, 0)))
     start = xp.arange(count).reshape((count, *(1,) * len(shape_of_grid)))
     for corner in itertools.product(*taps_of_axes):
         row: Any = start
-        for (index, _), n in zip(corner, size, strict=True):
+        for (index, _, _), n in zip(corner, size, strict=True):
             row = row * n + index
-        product: Any = functools.reduce(operator.mul, [weight for _, weight in corner])
+        inside: Any = functools.reduce(operator.and_, [inside for _, _, inside in corner])
+        row = where(inside, row, outside)
+        product: Any = functools.reduce(operator.mul, [weight for _, weight, _ in corner])
         weight = reshape(product, (count * points, 1))
         part = rows_at(table, reshape(row, count * points)) * weight
         out = part if out is None else out + part
@@ -224,11 +231,11 @@ def _reflect(u: Any, n: int, align_corners: bool) -> Any:
     return where(flips % 2 == 0, rest, span - rest) + low
 
 
-def _masked_tap(index: Any, weight: Any, n: int) -> tuple[Any, Any]:
+def _masked_tap(index: Any, weight: Any, n: int) -> tuple[Any, Any, Any]:
     """Convert integral positions to indices, with weight 0 outside the array."""
     inside = (index >= 0) & (index <= n - 1)
     xp = array_module(index)
-    return astype(where(inside, index, 0.0), xp.int64), where(inside, weight, 0.0)
+    return astype(where(inside, index, 0.0), xp.int64), where(inside, weight, 0.0), inside
 
 
 # --- weights ------------------------------------------------------------------------

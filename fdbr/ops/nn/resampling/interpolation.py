@@ -5,7 +5,6 @@ in a row; for long axes, blocks of outputs are computed from the inputs that the
 """
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,11 +14,10 @@ from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import in_single
-from fdbr.ops.indexing.reading import getitem, pick
+from fdbr.ops.indexing.reading import pick
 from fdbr.ops.nn.pooling.adaptive import adaptive_avg_pool
-from fdbr.ops.products import matmul
+from fdbr.ops.nn.window_products import Block, along_axis
 from fdbr.ops.shape.creation import asarray, floating
-from fdbr.ops.shape.layout import concat
 from fdbr.ops.shape.manipulation import broadcast_to, reshape
 
 __all__ = ["interpolate"]
@@ -42,6 +40,10 @@ class _Axis(NamedTuple):
     align_corners: bool
     antialias: bool
     exact: bool = False  # whether positions are computed in float64 whatever the elements
+
+    def blocks(self, dtype: str) -> list[Block]:
+        """Return the weights of outputs; see `Windows`."""
+        return _blocks(self, dtype)
 
 
 @public("fdbr.ops")
@@ -238,21 +240,11 @@ def _interpolate_axis(x: Any, axis: int, axis_plan: _Axis) -> Any:
         axis_plan.scale == 1 or axis_plan.mode in _LINEAR or axis_plan.antialias
     ):
         return x
-    lead, rest = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-    shape = (*x.shape[:axis], axis_plan.m, *x.shape[axis + 1 :])
-    last = rest == 1
-    rows = reshape(x, (lead, axis_plan.n) if last else (lead, axis_plan.n, rest))
-    xp, parts = array_module(x), []
-    for low, high, weights in _blocks(axis_plan, np.dtype(x.dtype).char):
-        part = rows if high - low == axis_plan.n else getitem(rows, (slice(None), slice(low, high)))
-        matrix = xp.asarray(weights)
-        parts.append(matmul(part, matrix.T) if last else matmul(matrix, part))
-    return reshape(parts[0] if len(parts) == 1 else concat(parts, axis=1), shape)
+    return along_axis(x, axis, axis_plan)
 
 
 @functools.lru_cache(1 << 7)
-def _blocks(axis_plan: _Axis, dtype: str) -> list[tuple[int, int, Any]]:
-    """Return matrices for blocks of outputs, with the range of inputs that each needs."""
+def _blocks(axis_plan: _Axis, dtype: str) -> list[Block]:
     single = dtype == "f" and not axis_plan.exact
     first, weights = _taps(axis_plan, np.float32 if single else np.float64)
     count = axis_plan.m if axis_plan.n * axis_plan.m <= _WHOLE else _BLOCK
@@ -265,7 +257,7 @@ def _blocks(axis_plan: _Axis, dtype: str) -> list[tuple[int, int, Any]]:
         np.add.at(matrix, (np.arange(len(positions))[:, None], positions - low), weights[rows])
         matrix = matrix.astype(dtype)
         matrix.flags.writeable = False
-        found.append((low, high, matrix))
+        found.append(Block(rows.start, rows.stop, low, high, matrix))
     return found
 
 

@@ -1,8 +1,10 @@
 """Images in files, read one by one through Pillow."""
 
+import contextlib
 import io
 import itertools
 import os
+import struct
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,30 +26,48 @@ _SUFFIXES = frozenset(".jpg .jpeg .png .bmp .gif .webp .tif .tiff .ppm .pgm .pbm
 
 
 @public("fdbr.train")
-def read_image(file: Any, mode: str = "RGB", size: tuple[int, int] | None = None) -> Any:
-    r"""An image file as an array.
+def read_image(
+    file: Any,
+    mode: str = "RGB",
+    size: tuple[int, int] | None = None,
+    *,
+    apply_exif_orientation: bool = True,
+) -> Any:
+    r"""Read an image file as an array.
+
+    Modes of 8 bits have values from 0 to 255, and ``"I;16"`` has values from 0 to 65535.  An image
+    of another depth is scaled to that range: a gray value ``v`` of 16 bits becomes ``v // 256`` in
+    8 bits.  Pillow reads colours of 16 bits in the same way.
 
     Parameters
     ----------
     file
-        A path, or what has ``read``.
+        A path, or an object with a method ``read``.
     mode
-        Pillow's name of the channels: ``"RGB"``, ``"L"`` for gray, ``"RGBA"``, or others.
+        Pillow's name of the channels: ``"RGB"``, ``"L"`` for gray, ``"RGBA"``, ``"I;16"`` for gray
+        of 16 bits, or others.  ``"I"`` and ``"F"`` give the numbers in the file unscaled, as int32
+        or float32.
     size
         Height and width to resize it to, smoothly; JPEG files that are much larger are decoded
         at a smaller scale then, which is several times as fast.
+    apply_exif_orientation
+        Whether the image is rotated and mirrored as its EXIF data say, as viewers show it.
+        Otherwise the pixels have the order of the file.  Boxes and masks usually refer to that
+        order.
 
     Returns
     -------
     array
-        uint8 of shape ``(channels, height, width)``, read-only.
+        Shape ``(channels, height, width)``, read-only.  The dtype is uint8, or uint16, int32,
+        float32 and bool in the modes ``"I;16"``, ``"I"``, ``"F"`` and ``"1"``.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     ValueError
-        If it is no image, or is damaged.
+        If it is no image, or is damaged; if its numbers have no known range, as in TIFF files of
+        32 bits, and ``mode`` is neither ``"I"`` nor ``"F"``.
     ImportError
         If Pillow is not installed (``pip install 'fdbr[data]'``).
 
@@ -59,33 +79,112 @@ def read_image(file: Any, mode: str = "RGB", size: tuple[int, int] | None = None
     ...     train.read_image(path).shape
     (3, 1, 2)
     """
-    pillow = optional("train.read_image", "PIL.Image", "data")
-    if not hasattr(file, "read"):
-        with open(file, "rb") as opened:
-            return _decoded(pillow, opened, mode, size, str(file))
-    return _decoded(pillow, file, mode, size, "the file")
+    pixels = decode("train.read_image", file, mode, size, apply_exif_orientation)
+    if pixels.dtype == np.uint16 and mode != "I;16":
+        pillow = optional("train.read_image", "PIL.Image", "data")
+        gray = pillow.fromarray((pixels[0] >> 8).astype(np.uint8))
+        pixels = _planes(gray.convert(mode))
+    return lock(pixels)
 
 
-def _decoded(pillow: Any, file: Any, mode: str, size: Any, name: str) -> Any:
-    if size is not None:
-        height, width = (int(length) for length in size)
-        if height < 1 or width < 1:
-            raise ValueError(f"fdbr.train.read_image: size must be height and width, got {size}")
-    try:
-        with pillow.open(file) as image:
-            if size is not None:
-                image.draft(None, (2 * width, 2 * height))
-            if image.mode != mode:
-                image = image.convert(mode)
-            if size is not None and image.size != (width, height):
-                image = image.resize((width, height), pillow.Resampling.BILINEAR, reducing_gap=2.0)
-            pixels = np.asarray(image)
-    except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
+def decode(
+    function: str, file: Any, mode: str, size: Any = None, apply_exif_orientation: bool = True
+) -> Any:
+    """Return the channels of an image file; an image of 16-bit gray has one channel of uint16."""
+    pillow = optional(function, "PIL.Image", "data")
+    if size is not None and min(size := tuple(int(length) for length in size)) < 1:
+        raise ValueError(f"fdbr.{function}: size must be height and width, got {size}")
+    image, largest = load(function, file, apply_exif_orientation, size)
+    name = name_of(file)
+    wide = largest > 255 and mode not in ("I", "F")
+    if not wide and image.mode in ("I", "F") and mode not in (image.mode, "F"):
         raise ValueError(
-            f"fdbr.train.read_image: {name} is no image, or is damaged: {error}"
+            f"fdbr.{function}: {name} has numbers of mode {image.mode}, which have no known range "
+            f"of colours; fdbr.train.read_image with mode={image.mode!r} reads them unscaled"
+        )
+    sixteen = mode.startswith("I;16")
+    try:
+        image = image.convert("I" if wide else "L" if sixteen else mode)
+    except ValueError as error:
+        raise ValueError(
+            f"fdbr.{function}: {name} cannot be read in the mode {mode!r}: {error}"
         ) from error
+    if size is not None and image.size != size[::-1]:
+        image = image.resize(size[::-1], pillow.Resampling.BILINEAR, reducing_gap=2.0)
+    planes = _planes(image)
+    if wide or sixteen:
+        planes = (planes * (65535 / (largest if wide else 255))).round().astype(np.uint16)
+    return planes
+
+
+def load(
+    function: str, file: Any, apply_exif_orientation: bool, size: tuple[int, int] | None = None
+) -> tuple[Any, int]:
+    """Return an image of Pillow in memory, and the greatest number of an image of gray.
+
+    JPEG files are decoded at a smaller scale, of at least twice ``size``.
+    """
+    pillow = optional(function, "PIL.Image", "data")
+    with contextlib.nullcontext(file) if hasattr(file, "read") else open(file, "rb") as opened:
+        try:
+            image = pillow.open(opened)
+            stored = _orientation(image)
+            if size is not None:
+                height, width = size[::-1] if apply_exif_orientation and stored > 4 else size
+                image.draft(None, (2 * width, 2 * height))
+            largest = _largest(image)
+            unsigned = image.format == "TIFF" and image.tag_v2.get(339, (1,))[0] == 1
+            image.load()
+            # Pillow rotates TIFF, and no other format, while it loads the pixels.
+            turn = _orientation(image)
+            if not apply_exif_orientation:
+                turn = {6: 8, 8: 6}.get(stored, stored) if turn != stored else 1
+            if turn > 1:
+                image = image.transpose(pillow.Transpose[_TURNS[turn - 2]])
+        except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
+            raise ValueError(
+                f"fdbr.{function}: {name_of(file)} is no image, or is damaged: {error}"
+            ) from error
+    # Pillow's mode I is int32 and has no sign for the greatest numbers of uint32.
+    if image.mode == "I" and unsigned and image.getextrema()[0] < 0:
+        raise ValueError(
+            f"fdbr.{function}: {name_of(file)} has numbers of {2**31} and more, which Pillow does "
+            "not read"
+        )
+    return image, largest
+
+
+def name_of(file: Any) -> str:
+    """The name of a file in a message."""
+    return "the file" if hasattr(file, "read") else str(file)
+
+
+def _largest(image: Any) -> int:
+    """The greatest number of a gray image that is not loaded, 255 where 32 bits have no range."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        return 4095 if any("I;12" in str(tile[3]) for tile in image.tile) else 65535
+    return 255
+
+
+# The names of Pillow's methods for the orientations 2 to 8 of EXIF.
+_TURNS = (
+    "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90".split()
+)
+
+
+def _orientation(image: Any) -> int:
+    """The orientation of EXIF, from 1 to 8; 1 if it is missing or damaged, as in viewers."""
+    try:
+        value = image.getexif().get(274, 1)
+    except (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error):
+        return 1
+    return value if value in range(1, 9) else 1
+
+
+def _planes(image: Any) -> Any:
+    pixels = np.asarray(image)
     planes = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    return lock(np.ascontiguousarray(planes))
+    return np.ascontiguousarray(planes)
 
 
 @attrs.frozen(eq=False)
@@ -99,6 +198,7 @@ class Images(View):
     members: tuple[Member, ...] | None = attrs.field(repr=False)
     mode: str
     size: tuple[int, int] | None
+    upright: bool
 
     def __len__(self) -> int:
         return len(self.names)
@@ -110,7 +210,7 @@ class Images(View):
             file: Any = path
             if self.members is not None:
                 file = io.BytesIO(self.members[index].read(self.root))
-            image = read_image(file, self.mode, self.size)
+            image = read_image(file, self.mode, self.size, apply_exif_orientation=self.upright)
         except FileNotFoundError as error:
             gone = path if self.members is None else self.root
             raise FileNotFoundError(
@@ -128,6 +228,8 @@ def image_folder(
     mode: str = "RGB",
     size: tuple[int, int] | None = None,
     labels: bool = True,
+    *,
+    apply_exif_orientation: bool = True,
 ) -> Any:
     """The images below a folder, or in a zip archive, labelled by the folders that they lie in.
 
@@ -135,7 +237,7 @@ def image_folder(
     ----------
     path
         A folder with a folder for each class, or a zip archive of such folders.
-    mode, size
+    mode, size, apply_exif_orientation
         As for `read_image`.
     labels
         Whether there are labels.  Otherwise images may lie anywhere below the folder.
@@ -176,7 +278,7 @@ def image_folder(
         raise ValueError(f"{where} has no images in it")
     kept = None if members is None else tuple(members[name] for name in names)
     if not labels:
-        return Images(root, tuple(names), None, (), kept, mode, size)
+        return Images(root, tuple(names), None, (), kept, mode, size, apply_exif_orientation)
     folders = [Path(name).parts[:-1] for name in names]
     depth = 0 if kept is None else _depth(folders)
     if outside := [n for n, f in zip(names, folders, strict=True) if len(f) <= depth]:
@@ -186,7 +288,9 @@ def image_folder(
         )
     classes = sorted({folder[depth] for folder in folders})
     numbers = np.array([classes.index(folder[depth]) for folder in folders], np.int64)
-    return Images(root, tuple(names), lock(numbers), tuple(classes), kept, mode, size)
+    return Images(
+        root, tuple(names), lock(numbers), tuple(classes), kept, mode, size, apply_exif_orientation
+    )
 
 
 def _depth(folders: list[tuple[str, ...]]) -> int:
@@ -203,6 +307,8 @@ def image_files(
     root: str | os.PathLike[str] = ".",
     mode: str = "RGB",
     size: tuple[int, int] | None = None,
+    *,
+    apply_exif_orientation: bool = True,
 ) -> Any:
     """Images in files that a list names, with or without labels.
 
@@ -213,7 +319,7 @@ def image_files(
         label behind the last white space.
     root
         The folder to which paths are relative, or a zip archive.
-    mode, size
+    mode, size, apply_exif_orientation
         As for `read_image`.
 
     Returns
@@ -255,7 +361,7 @@ def image_files(
     members = None
     if os.path.isfile(root):
         members = _members(where, str(root), names)
-    return Images(str(root), names, labels, (), members, mode, size)
+    return Images(str(root), names, labels, (), members, mode, size, apply_exif_orientation)
 
 
 def _entry(line: str) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Step, kind_of
 from fdbr.core.expr import FLOATS
 from fdbr.core.primitive import Primitive
+from fdbr.ops.nn.window_products import products_by, spreads_by, window_products, window_spreads
 
 __all__ = ["VALUES", "is_threaded", "is_worth_threads", "multiply"]
 
@@ -386,10 +387,20 @@ def _sum_of_rows(xp: Any, x: Any) -> Any:
     return op.SUM_OF_ROWS.host(xp, x)
 
 
+def _window_products(xp: Any, x: Any, *, windows: Any) -> Any:
+    return products_by(multiply, xp, x, windows)
+
+
+def _window_spreads(xp: Any, ct: Any, *, windows: Any) -> Any:
+    return spreads_by(multiply, xp, ct, windows)
+
+
 VALUES: dict[Primitive, Callable[..., Any]] = {
     op.MATMUL: _matmul,
     op.MATMUL_TRANSPOSED: _matmul_transposed,
     op.AFFINE: _affine,
     op.SUM_OF_ROWS: _sum_of_rows,
+    window_products.primitive: _window_products,
+    window_spreads.primitive: _window_spreads,
 }
 """The CPU's implementations of products, by primitive."""
