@@ -6,6 +6,8 @@ loop find them among its operands.  Operations that such transformations must se
 (`stop_gradient`, custom derivatives, nested loops) remain steps.
 """
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +25,7 @@ from fdbr.core import effects
 from fdbr.core.array_modules import array_module, is_locked
 from fdbr.core.higher_order import HigherOrder
 from fdbr.core.primitive import Primitive
-from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
+from fdbr.core.tracer import Trace, Tracer, holds, run, stop_gradient
 from fdbr.transforms.custom_call import CALL
 from fdbr.transforms.vmap import BatchTracer
 
@@ -33,6 +35,7 @@ __all__ = [
     "NoBodyError",
     "StageTrace",
     "Step",
+    "check",
     "evaluate",
     "example",
     "stage",
@@ -104,15 +107,28 @@ STOP = _StopGradient("stop_gradient", lambda xp, x: x)
 
 
 class StageTrace(CaptureTrace):
-    """The run of a body on example values."""
+    """The run of a body on example values.
 
-    __slots__ = ("found", "lifted", "stopped")
+    Attributes
+    ----------
+    found
+        Captured values that became inputs.
+    lifted
+        Their tracers, by id of the value.
+    stopped
+        The variables that `stop_gradient` made.
+    checks
+        The conditions that values were checked by; see `fdbr.core.tracer.holds`.
+    """
+
+    __slots__ = ("checks", "found", "lifted", "stopped")
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        self.found: list[Any] = []  # captured values that became inputs
-        self.lifted: dict[int, CaptureTracer] = {}  # their tracers, by id of the value
+        self.found: list[Any] = []
+        self.lifted: dict[int, CaptureTracer] = {}
         self.stopped: set[Variable] = set()
+        self.checks: list[Any] = []
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         own = tuple(self.own(arg) if _is_outer(arg, self) else arg for arg in args)
@@ -151,6 +167,10 @@ class StageTrace(CaptureTrace):
         raise NoBodyError(
             f"its body asks for {kind.__name__}() of a value that differs between iterations"
         )
+
+    def check(self, condition: Any) -> bool:
+        self.checks.append(condition)
+        return True
 
     def show(self, tracer: Tracer) -> Any:
         raise NoBodyError("its body converts a value to text")
@@ -198,6 +218,8 @@ class Body:
         The captured values.
     outs
         The results on the example values.
+    is_checked
+        Whether the last result is whether all checks of values hold.
     waits
         Whether it is compiled before it runs.
     back
@@ -206,11 +228,14 @@ class Body:
 
     __slots__ = (
         *("_captured", "_code", "_steps"),
-        *("back", "found", "outs", "program", "waits"),
+        *("back", "found", "is_checked", "outs", "program", "waits"),
     )
 
-    def __init__(self, program: Program, found: list[Any], outs: list[Any]) -> None:
+    def __init__(
+        self, program: Program, found: list[Any], outs: list[Any], is_checked: bool = False
+    ) -> None:
         self.program, self.found, self.outs = program, found, outs
+        self.is_checked = is_checked
         self.waits = False
         self._captured: Program | None = None
         self._code: Code | None = None
@@ -279,8 +304,10 @@ class Body:
         return self._code
 
 
-def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
+def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any], checks: bool = False) -> Body:
     """Capture a body, a function of leaves, on example values.
+
+    With ``checks`` it may check values, and has one more result then, whether the checks hold.
 
     Raises
     ------
@@ -289,12 +316,19 @@ def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
     """
     with np.errstate(all="ignore"):  # the first iteration will warn
         trace = StageTrace(f)
+
+        def checked(given: list[Any]) -> list[Any]:
+            out = f(given)
+            if trace.checks and not checks:
+                raise NoBodyError("a function in its body checks values")
+            return [*out, functools.reduce(operator.and_, trace.checks)] if trace.checks else out
+
         inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
         for tracer in inputs:
             tracer._base = trace
         try:
             with effects.refusing_effects(_refuse_effect):
-                out = run(trace, f, inputs)
+                out = run(trace, checked, inputs)
         except AbandonedError as error:
             raise NoBodyError(str(error)) from None
         outs = [trace.own(leaf) if _is_outer(leaf, trace) else leaf for leaf in out]
@@ -309,7 +343,19 @@ def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
     heads = tuple(tracer.variable for tracer in (*inputs, *lifted))
     trace.lifted.clear()  # its tracers refer to the trace: the cycle would delay freeing it
     program = Program(trace.origin[1], heads, tuple(trace.steps), tuple(outputs))
-    return Body(program, trace.found, shown)
+    return Body(program, trace.found, shown, bool(trace.checks))
+
+
+def check(condition: Any) -> None:
+    """Raise if the checks of a loop's values do not all hold.
+
+    Raises
+    ------
+    NoBodyError
+        If one does not: the loop in Python then raises its error.
+    """
+    if not holds(condition):
+        raise NoBodyError("a check of values in its body fails")
 
 
 def evaluate(program: Program, leaves: Sequence[Any]) -> list[Any]:

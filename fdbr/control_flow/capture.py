@@ -3,7 +3,7 @@
 from typing import Any
 
 from fdbr import ops, tree
-from fdbr.control_flow.body_tracing import Body, NoBodyError, stage
+from fdbr.control_flow.body_tracing import Body, NoBodyError, check, stage
 from fdbr.control_flow.carry import check_carry, settled
 from fdbr.control_flow.eager import Iteration, joined, pair, scan_iterations
 from fdbr.control_flow.scan_rules import Scan, apply
@@ -63,7 +63,8 @@ def _one(function: str, f: Iteration, carry: Any, rows: Any, reverse: bool) -> t
             return [*outs, *ys]
 
         like = Scan(_NOTHING, len(leaves), len(operands), rows.length, reverse, numbers)
-        body_of_iteration = stage(body, like.first([*base, *tree.leaves(carry), *operands]))
+        first = like.first([*base, *tree.leaves(carry), *operands])
+        body_of_iteration = stage(body, first, checks=True)
         shown = body_of_iteration.outs[: form[1]]
         return tree.unflatten(form[0], shown), body_of_iteration
 
@@ -75,6 +76,9 @@ def _one(function: str, f: Iteration, carry: Any, rows: Any, reverse: bool) -> t
             raise NoBodyError("its results are not arrays")
     scan = Scan(body, len(leaves), len(operands), rows.length, reverse, numbers)
     found = apply(scan, [*base, *tree.leaves(carry), *operands, *body.found])
+    if body.is_checked:
+        check(ops.all(found[-1]))
+        found = found[:-1]
     body.forget()
     made = [leaf if isinstance(leaf, Tracer) else lock(leaf) for leaf in found]
     return (

@@ -220,9 +220,9 @@ def _folded(
     known = dict(zip(numbers, data, strict=True))
     left: list[Instruction] = []
     for step in steps:
-        given = [known.get(x, itertools.repeat(x)) for x in step.operands]
         found: list[Any] | None = None
         if known and step.outs[0].kind.is_number and all(x in known for x in step.reads):
+            given = [known[x] if is_variable(x) else itertools.repeat(x) for x in step.operands]
             with contextlib.suppress(ArithmeticError, ValueError):  # an iteration raises it
                 rows = zip(range(len(data[0])), *given, strict=False)
                 found = [apply(step.primitive, tuple(row), dict(step.params)) for _, *row in rows]

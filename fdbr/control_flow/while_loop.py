@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import tree
+from fdbr import ops, tree
 from fdbr.compiler.capture.tracers import capturing
-from fdbr.control_flow.body_tracing import NoBodyError
+from fdbr.control_flow.body_tracing import NoBodyError, check
 from fdbr.control_flow.carry import check_carry, first_carry, kept, settled
 from fdbr.control_flow.while_rules import While, apply
+from fdbr.core.tracer import holds
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.transforms import harvest
@@ -113,31 +114,54 @@ def _loop(cond_fun: Any, body_fun: Any, init_val: Any, checkpoint: int | None) -
 def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
     """Capture the loop as one instruction."""
     structure = tree.structure(val)
+    form: Any = None
 
     def cond(leaves: list[Any]) -> list[Any]:
         answer = cond_fun(tree.unflatten(structure, leaves))
         _check_answer(answer)
         return [answer]
 
+    def body(leaves: list[Any]) -> list[Any]:
+        nonlocal form
+        outs, form = tree.flatten(body_fun(tree.unflatten(structure, leaves)))
+        return outs
+
     def iteration(val: Any) -> tuple[Any, While]:
-        form: Any = None
-
-        def body(leaves: list[Any]) -> list[Any]:
-            nonlocal form
-            outs, form = tree.flatten(body_fun(tree.unflatten(structure, leaves)))
-            return outs
-
         try:
-            loop = While(cond, body, tree.leaves(val), ())
+            loop = While(cond, body, tree.leaves(val), (), checks=True)
         except Exception as error:  # running the loop raises a better one, if it has an iteration
             raise NoBodyError(f"its body raises {type(error).__name__}") from error
-        return tree.unflatten(form, loop.body.outs), loop
+        return tree.unflatten(form, loop.body.outs[: form.num_leaves]), loop
 
     val, (made, loop) = settled(iteration, val)
     check_carry("while_loop", "body_fun", val, made)
-    found = apply(loop, [*tree.leaves(val), *loop.found])
+    leaves = tree.leaves(val)
+    if loop.body.is_checked:
+        loop = _with_checks(cond, body, leaves)
+        leaves = [*leaves, np.True_]
+    found = apply(loop, [*leaves, *loop.found])
+    if loop.body.is_checked:
+        check(found[-1])
+        found = found[:-1]
     loop.forget()
     return tree.unflatten(structure, [kept(leaf) for leaf in found])
+
+
+def _with_checks(cond: Any, body: Any, leaves: list[Any]) -> While:
+    """Capture a loop whose body checks values.
+
+    It carries whether all checks hold, and ends when one does not.
+    """
+
+    def goes_on(given: list[Any]) -> list[Any]:
+        (answer,) = cond(given[:-1])
+        return [ops.logical_and(answer, given[-1])]
+
+    def checked(given: list[Any]) -> list[Any]:
+        holds(given[-1])  # the checks of earlier iterations
+        return body(given[:-1])
+
+    return While(goes_on, checked, [*leaves, np.True_], (), checks=True)
 
 
 def _iterations(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tuple[Any, bool]:

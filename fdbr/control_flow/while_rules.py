@@ -52,11 +52,12 @@ class While:
         carry: Leaves,
         consts: Leaves,
         masked: bool = False,
+        checks: bool = False,
     ) -> None:
         self.masked = masked
         self.carried, self.shared = len(carry), len(consts)
         shown = [example(leaf) for leaf in (*carry, *consts)]
-        self.cond, self.body = stage(cond, shown), stage(body, shown)
+        self.cond, self.body = stage(cond, shown), stage(body, shown, checks)
 
     @property
     def found(self) -> list[Any]:

@@ -37,6 +37,7 @@ __all__ = [
     "escaped",
     "follow_runs",
     "follows_runs",
+    "holds",
     "innermost",
     "is_differentiated",
     "next_level",
@@ -148,6 +149,10 @@ class Trace:
     def decide(self, tracer: "Tracer", kind: type) -> Any:
         """Return a traced value's truth or integer, for Python control flow."""
         return kind(tracer.value)
+
+    def check(self, condition: "Tracer") -> bool:
+        """Return whether a condition holds that values are checked by; see `holds`."""
+        return bool(condition)
 
     def each(self, tracer: "Tracer", kind: type) -> list[Any]:
         """Return `decide` for each element of a traced vector."""
@@ -403,6 +408,22 @@ def whole(value: Any) -> Any:
             return value
         value = below
     return value
+
+
+def holds(condition: Any) -> bool:
+    """Whether a condition holds for all elements, and all examples of a batch.
+
+    Checks of values use it instead of ``bool``.  In the body of a captured loop, where values
+    differ between iterations, it returns True and collects the condition.  The loop then tests all
+    collected conditions at its end, and runs again in Python if one does not hold, so that the
+    check raises its error.
+    """
+    condition = whole(condition)
+    if hasattr(condition, "all"):
+        condition = condition.all()
+    if isinstance(condition, Tracer):
+        return condition._trace.check(condition)
+    return bool(condition)
 
 
 def is_differentiated(value: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core.tracer import stop_gradient
+from fdbr.core.tracer import holds, stop_gradient
 from fdbr.distributions.distribution import Distribution, broadcast, chance, inside
 from fdbr.distributions.ranges import check_shapes
 from fdbr.errors.checks import describe
@@ -212,7 +212,7 @@ class Uniform(Distribution):
 
     def _check(self, kind: str, given: dict[str, Any]) -> None:
         check_shapes(kind, **given)
-        if not ops.all(stop_gradient(self.low) < stop_gradient(self.high)):
+        if not holds(stop_gradient(self.low) < stop_gradient(self.high)):
             raise ValueError(
                 f"fdbr.distributions.{kind}: low must lie below high, got {describe(self.low)} "
                 f"and {describe(self.high)}"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.tracer import stop_gradient
+from fdbr.core.tracer import holds, stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.pytrees.dtypes import dtype_kind
 
@@ -57,7 +57,8 @@ RANGES: dict[str, Callable[[Any], Any]] = {
 def check_range(kind: str, name: str, value: Any, wanted: str) -> None:
     """Refuse a parameter that is no array of real numbers, or has elements outside its range.
 
-    A value that is traced is looked at too: in a jitted function at each call.
+    Traced values are checked too: in a jitted function at each call, and in its compiled loops
+    after the last iteration.
     """
     if not hasattr(value, "dtype"):
         if not isinstance(value, int | float):
@@ -72,7 +73,7 @@ def check_range(kind: str, name: str, value: Any, wanted: str) -> None:
     elif not value.size:
         return
     value = stop_gradient(value)
-    if not RANGES[wanted](value):
+    if not holds(RANGES[wanted](value)):
         raise ValueError(
             f"fdbr.distributions.{kind}: {name} must be {wanted}, got {describe(value)}"
             f"{_extremes(value)}"

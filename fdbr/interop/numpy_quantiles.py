@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.tracer import holds
 from fdbr.interop.numpy_basics import array_of
 from fdbr.interop.signatures import as_scalar, implements
 from fdbr.ops.axes import normalize_axes
@@ -56,7 +57,7 @@ def _quantiles(name: str, percent: bool, numbers_only: bool) -> None:
         q = ops.asarray(q) if isinstance(q, list | tuple) else q  # whose dtype counts in NumPy
         if numbers_only and not a.size:
             most = 100 if percent else 1
-            if a.dtype.kind == "c" or not bool(ops.all((q >= 0) & (q <= most))):
+            if a.dtype.kind == "c" or not holds((q >= 0) & (q <= most)):
                 raise (TypeError if a.dtype.kind == "c" else ValueError)(
                     f"np.{name}: a must be real, and q lie between 0 and {most}, not {q!r}"
                 )

@@ -24,6 +24,7 @@ __all__ = [
     "can_cast",
     "finfo",
     "float_dtype",
+    "in_bias_dtype",
     "iinfo",
     "in_single",
     "is_complex",
@@ -218,6 +219,16 @@ def is_traced(x: Any) -> bool:
 def is_complex(x: Any) -> bool:
     """Whether an array or number is complex."""
     return isinstance(x, complex) if not hasattr(x, "dtype") else x.dtype.kind == "c"
+
+
+def in_bias_dtype(x: Any, bias: Any) -> Any:
+    """Convert integers that are multiplied before a floating bias is added to its dtype.
+
+    Products and sums of small integers wrap, where the result is floating.
+    """
+    if x.dtype.kind not in "biu" or dtype_kind(bias.dtype) not in "fc":
+        return x
+    return astype(x, result_type(x, bias))
 
 
 def float_dtype(*operands: Any) -> Any:

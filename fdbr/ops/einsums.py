@@ -17,7 +17,7 @@ from fdbr.core.routine import Routine
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear
-from fdbr.ops.declare.unbroadcast import accumulate
+from fdbr.ops.declare.unbroadcast import accumulate, as_factors
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to, diagonal, moveaxis, permute_dims, reshape
 from fdbr.pytrees.dtypes import is_added
@@ -62,6 +62,7 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
     groups, result, wrong = _parse(subscripts, tuple([x.ndim for x in arrays]))
     if wrong:
         raise _malformed(subscripts, arrays, wrong)
+    arrays = as_factors(arrays)
     terms = [_take_diagonals(x, group) for x, group in zip(arrays, groups, strict=True)]
     _check_lengths(subscripts, terms, arrays)
     if len(terms) > 2:

@@ -13,7 +13,7 @@ from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.declare import fit, multilinear, opaque
 from fdbr.ops.declare.batches import align, spread
-from fdbr.ops.dtypes import astype, in_single, result_type
+from fdbr.ops.dtypes import astype, in_bias_dtype, in_single, result_type
 from fdbr.ops.einsums import _contract, einsum, inner_of_rows, wide_product
 from fdbr.ops.elementwise.arithmetic import multiply
 from fdbr.ops.shape.creation import asarray
@@ -239,6 +239,8 @@ def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None, /) ->
             f"fdbr.ops.linear: bias {describe(bias)} does not fit weight {describe(weight)}; it "
             f"must have shape {sizes[:1]}"
         )
+    if bias is not None and bias.dtype is not x.dtype:
+        x = in_bias_dtype(x, bias)
     flat = len(shape) == 2
     rows = x if flat else reshape(x, (math.prod(shape[:-1]), shape[-1]))
     out = _matmul_transposed(rows, weight) if bias is None else _affine(rows, weight, bias)

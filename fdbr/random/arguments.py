@@ -10,14 +10,13 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.array_modules import array_module, is_array, lock, on_device, several
-from fdbr.core.tracer import Tracer
+from fdbr.core.tracer import Tracer, holds
 from fdbr.errors.checks import describe, index
 from fdbr.ops.devices import beside, to_device
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
     "Shape",
-    "all_true",
     "broadcasts",
     "check_key",
     "check_order",
@@ -122,16 +121,11 @@ def parameter(
     return value if value.dtype == dtype else ops.astype(value, dtype)
 
 
-def all_true(condition: Any) -> bool:
-    """Whether a condition on numbers or arrays, traced or not, holds everywhere."""
-    return bool(condition.all() if hasattr(condition, "all") else condition)
-
-
 def check_order(
     function: str, low_name: str, low: Any, high_name: str, high: Any, *, near: bool = False
 ) -> None:
     """Refuse bounds that are not in their order, or, if they must be near, too far apart."""
-    if all_true(low < high) and (not near or all_true(abs(high - low) < math.inf)):
+    if holds(low < high) and (not near or holds(abs(high - low) < math.inf)):
         return
     raise ValueError(
         f"fdbr.random.{function}: {low_name} must lie below {high_name} everywhere"

@@ -6,12 +6,11 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.array_modules import array_module
-from fdbr.core.tracer import Tracer, stop_gradient
+from fdbr.core.tracer import Tracer, holds, stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.random.arguments import (
     Shape,
-    all_true,
     broadcasts,
     check_key,
     check_order,
@@ -58,7 +57,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> Any:
     p = stop_gradient(p)
     shape = shape_of("bernoulli", getattr(p, "shape", ()) if shape is None else shape)
     p = parameter("bernoulli", "p", p, shape, np.dtype(np.float64))
-    if not all_true((p >= 0) & (p <= 1) if hasattr(p, "dtype") else 0 <= p <= 1):
+    if not holds((p >= 0) & (p <= 1) if hasattr(p, "dtype") else 0 <= p <= 1):
         raise ValueError(f"fdbr.random.bernoulli: p must lie in [0, 1], got {p!r}")
     return give(uniform(key, shape) < p, bool)
 
@@ -183,8 +182,8 @@ def _integers(name: str, value: Any, shape: tuple[int, ...], xp: Any) -> Any:
 def _check_integer_range(low: Any, high: Any, limits: Any) -> None:
     check_order("randint", "minval", low, "maxval", high)
     least, most = np.iinfo(low.dtype).min, np.iinfo(high.dtype).max
-    if (least >= limits.min or all_true(low >= limits.min)) and (
-        most <= limits.max or all_true(high <= limits.max + 1)
+    if (least >= limits.min or holds(low >= limits.min)) and (
+        most <= limits.max or holds(high <= limits.max + 1)
     ):
         return
     raise ValueError(

@@ -6,7 +6,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.array_modules import lock
-from fdbr.core.tracer import Tracer
+from fdbr.core.tracer import Tracer, holds
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.philox import random_words
@@ -127,7 +127,7 @@ def _words_of(function: str, name: str, value: Any) -> Any:
     """A traced integer as a 64-bit word."""
     if value.dtype.kind not in "iu" or value.ndim:
         raise TypeError(f"fdbr.random.{function}: {name} must be an integer, got {describe(value)}")
-    if not bool(value >= 0):
+    if not holds(value >= 0):
         raise ValueError(f"fdbr.random.{function}: {name} must be at least 0")
     return ops.astype(value, np.uint64)
 

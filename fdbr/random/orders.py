@@ -7,10 +7,10 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.array_modules import lock
-from fdbr.core.tracer import stop_gradient
+from fdbr.core.tracer import holds, stop_gradient
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
-from fdbr.random.arguments import Shape, all_true, check_key, drawing, shape_of
+from fdbr.random.arguments import Shape, check_key, drawing, shape_of
 from fdbr.random.continuous import gumbel, uniform
 from fdbr.random.discrete import randint
 from fdbr.random.keys import bits
@@ -135,7 +135,7 @@ def _weighted(key: Any, shape: tuple[int, ...], replace: bool, p: Any) -> Any:
 
 def _distribution(p: Any, count: int) -> Any:
     p = ops.asarray(stop_gradient(p), dtype=np.float64)
-    if p.shape != (count,) or not (all_true(p >= 0) and bool(abs(p.sum() - 1) <= 1e-4)):
+    if p.shape != (count,) or not (holds(p >= 0) and holds(abs(p.sum() - 1) <= 1e-4)):
         raise ValueError(
             f"fdbr.random.choice: p must hold {count} probabilities that sum to 1, got "
             f"{describe(p)} with sum {p.sum()}"

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.tracer import stop_gradient
+from fdbr.core.tracer import holds, stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops import special
-from fdbr.random.arguments import Shape, all_true, checked, drawing, give, parameter, shape_of
+from fdbr.random.arguments import Shape, checked, drawing, give, parameter, shape_of
 from fdbr.random.continuous import exponential, normal, open_unit
 from fdbr.random.keys import split
 
@@ -39,7 +39,7 @@ def _positive(function: str, **given: Any) -> None:
     """Refuse parameters that are not positive."""
     for name, value in given.items():
         plain = stop_gradient(value)
-        if not all_true(plain > 0):
+        if not holds(plain > 0):
             raise ValueError(f"fdbr.random.{function}: {name} must be positive, got {value!r}")
 
 
@@ -295,7 +295,7 @@ def poisson(key: Any, lam: Any, shape: Shape | None = None, dtype: Any = np.int6
     [0, 0, 0]
     """
     u, dtype, lam = _counts("poisson", key, shape, dtype, lam=lam)
-    if not all_true(lam >= 0):
+    if not holds(lam >= 0):
         raise ValueError(f"fdbr.random.poisson: lam must not be negative, got {lam!r}")
     some = ops.where(ops.zeros_like(u) + lam > 0, lam, 1.0)
     draws = _first_count(u, special.pdtrik(u, some), lambda k: special.pdtr(k, some))
@@ -314,7 +314,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = 
     [10, 10]
     """
     u, dtype, n, p = _counts("binomial", key, shape, dtype, n=n, p=p)
-    if not (all_true(n >= 0) and all_true(p >= 0) and all_true(p <= 1)):
+    if not (holds(n >= 0) and holds(p >= 0) and holds(p <= 1)):
         raise ValueError(
             f"fdbr.random.binomial: n must not be negative and p lie in [0, 1], got {n!r} and {p!r}"
         )
@@ -343,7 +343,7 @@ def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = np.int6
     [1, 1, 1]
     """
     u, dtype, p = _counts("geometric", key, shape, dtype, p=p)
-    if not (all_true(p > 0) and all_true(p <= 1)):
+    if not (holds(p > 0) and holds(p <= 1)):
         raise ValueError(f"fdbr.random.geometric: p must lie in (0, 1], got {p!r}")
     p = ops.zeros_like(u) + p
     draws = ops.ceil(ops.log(u) / ops.log1p(-ops.where(p < 1, p, 0.5)))

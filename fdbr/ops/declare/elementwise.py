@@ -1,5 +1,6 @@
 """Operations that act on each element alone."""
 
+import functools
 import inspect
 import sys
 from typing import Any
@@ -17,14 +18,16 @@ from fdbr.ops.declare.cotangent_products import (
 from fdbr.ops.declare.memory_saving import reusing_operand
 from fdbr.ops.declare.operation import Declaration, facts_in, operands_of, operation
 from fdbr.ops.declare.rules import Function, Rule, Unknown
-from fdbr.ops.declare.unbroadcast import dtype_of, fit, in_precision, match
+from fdbr.ops.declare.unbroadcast import as_floats, dtype_of, fit, in_precision, match
 
 __all__ = ["elementwise"]
 
 _array = np.ndarray
 
 
-def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: Any) -> Declaration:
+def elementwise(
+    *, heavy: bool | str = False, double: bool = False, floats: bool = False, **partials: Any
+) -> Declaration:
     """Declare an operation that acts on each element alone, with NumPy's broadcasting.
 
     The partial derivative in an operand is a function whose parameters name what it needs, the
@@ -32,14 +35,18 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
     result: operands of smaller dtypes, and integers, are converted first.
 
     ``double=True`` computes derivatives in double precision and rounds them once, for those that
-    lose digits in single precision.  ``heavy=True`` says that value and derivative take about
-    ten times as long as a multiplication, ``heavy="backward"`` that the derivative does.  Fields
-    of `fdbr.core.primitive.Facts` may be given beside the derivatives.
+    lose digits in single precision.  ``floats=True`` converts integers and truth values to a
+    floating dtype before the value is computed, because arithmetic in theirs wraps.
+    ``heavy=True`` says that value and derivative take about ten times as long as a multiplication,
+    ``heavy="backward"`` that the derivative does.  Fields of `fdbr.core.primitive.Facts` may be
+    given beside the derivatives.
     """
     facts = facts_in(partials)
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
+        if floats:
+            value = _in_floats(value)
 
         def apply(*values: Any, **params: Any) -> Any:
             return function(*values, **params)
@@ -69,6 +76,23 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
         return reusing_operand(function) if _names_only_out(partials, value) else function
 
     return declare
+
+
+def _in_floats(value: Function) -> Function:
+    """Wrap a value to convert integers and truth values first."""
+
+    @functools.wraps(value)
+    def computed(xp: Any, *operands: Any, **params: Any) -> Any:
+        for x in operands:
+            if getattr(x, "dtype", _FLOAT).kind in "biu":
+                operands = as_floats(operands)
+                break
+        return value(xp, *operands, **params)
+
+    return computed
+
+
+_FLOAT = np.dtype(float)
 
 
 def _names_only_out(partials: dict[str, Any], value: Function) -> bool:

@@ -12,6 +12,8 @@ from fdbr.pytrees.dtypes import dtype_kind, is_short
 
 __all__ = [
     "accumulate",
+    "as_factors",
+    "as_floats",
     "converted",
     "dtype_of",
     "fit",
@@ -104,6 +106,31 @@ def in_precision(value: Any, to: Any) -> Any:
     if type(value) is np.ndarray:
         return converted.host(value, to)
     return dispatch(registry["astype_inexact"], (value,), {"to": to})
+
+
+def as_floats(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Convert integers and truth values to the floating dtype that NumPy's functions give them.
+
+    Negation, squares and ``abs`` wrap in an integer dtype.  Python numbers stay weak.
+    """
+    given = [
+        x.dtype for x in operands if hasattr(x, "dtype") and type(plain(x)) not in number_types
+    ]
+    if not any(dtype.kind in "biu" for dtype in given):
+        return operands
+    to = np.result_type(*given)
+    to = np.result_type(to, np.float16) if to.kind in "biu" else to
+    return tuple([in_precision(x, to) for x in operands])
+
+
+def as_factors(arrays: list[Any]) -> list[Any]:
+    """Convert integers to floats if a later factor of a product is floating.
+
+    The product of the first factors, which are small integers, wraps.
+    """
+    kinds = {dtype_kind(x.dtype) for x in arrays}
+    is_mixed = not kinds.isdisjoint("biu") and not kinds.isdisjoint("fc")
+    return list(as_floats(tuple(arrays))) if is_mixed and len(arrays) > 2 else arrays
 
 
 _REAL = {code: np.dtype(real) for code, real in zip("FDG", "fdg", strict=True)}

@@ -17,14 +17,14 @@ from fdbr.pytrees.typing import Array, ArrayLike
 __all__ = ["logaddexp", "sigmoid", "sigmoid_derivative"]
 
 
-@elementwise(x=lambda x, out: -out * tanh(x / 2), heavy=True)
+@elementwise(x=lambda x, out: -out * tanh(x / 2), heavy=True, floats=True)
 def sigmoid_derivative(xp: Any, x: Array) -> Array:
     """``exp(-abs(x)) / (1 + exp(-abs(x)))**2``, the derivative of the logistic function."""
     decay = xp.exp(negative_abs(xp, x))
     return decay / xp.square(1 + decay)
 
 
-@elementwise(x=lambda x: sigmoid_derivative(x), heavy=True)
+@elementwise(x=lambda x: sigmoid_derivative(x), heavy=True, floats=True)
 def sigmoid(xp: Any, x: ArrayLike) -> Array:
     """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
 

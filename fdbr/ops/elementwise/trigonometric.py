@@ -143,7 +143,7 @@ def negative_abs(xp: Any, x: Any) -> Any:
     return xp.where(x.real < 0, x, -x) if is_complex(x) else -xp.abs(x)
 
 
-@elementwise(x=lambda x, out: -2 * tanh(x) * out, heavy=True)
+@elementwise(x=lambda x, out: -2 * tanh(x) * out, heavy=True, floats=True)
 def _tanh_derivative(xp: Any, x: Array) -> Array:
     """``1 / cosh(x)**2``, from the operand: ``1 - tanh(x)**2`` cancels where the tanh is near 1."""
     with np.errstate(over="ignore"):  # twice the largest numbers are infinite

@@ -22,7 +22,7 @@ from fdbr.ops.indexing.reading import pick
 from fdbr.ops.indexing.table_rows import add_rows
 from fdbr.ops.indexing.writing import Place
 from fdbr.ops.reductions.reduce import max as _max
-from fdbr.ops.shape.creation import asarray, holds_array, ones_like, zeros_like
+from fdbr.ops.shape.creation import asarray, floating, holds_array, ones_like, zeros_like
 from fdbr.ops.shape.manipulation import broadcast_to
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
@@ -226,6 +226,8 @@ def scatter(
 @in_single
 def _scatter_sum(x: Any, src: Any, key: Any, mean: bool, include_self: bool) -> Any:
     """Compute the sums, or means, of elements with the same index."""
+    if mean:
+        x = floating(x)
     own = x if include_self else Place(x, key, is_trusted=True).set(0)
     total = Place(own, key, is_trusted=True).add(src)
     if not mean:

@@ -10,6 +10,7 @@ from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import fit, leading, multilinear
+from fdbr.ops.declare.unbroadcast import as_factors
 from fdbr.ops.einsums import _contract
 from fdbr.ops.linalg.matrices import linalg_error
 from fdbr.ops.products import matmul
@@ -240,7 +241,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Array:
     >>> ops.linalg.multi_dot([np.ones((2, 3)), np.ones((3, 4)), np.ones(4)])
     array([12., 12.])
     """
-    factors = [asarray(x) for x in arrays]
+    factors = as_factors([asarray(x) for x in arrays])
     if len(factors) < 2:
         raise ValueError("fdbr.ops.linalg.multi_dot: needs at least two arrays")
     row, column = factors[0].ndim == 1, factors[-1].ndim == 1

@@ -4,7 +4,7 @@ import math
 from typing import Any, Literal
 
 from fdbr.core.array_modules import where_it_lies
-from fdbr.core.tracer import whole
+from fdbr.core.tracer import holds
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
@@ -14,7 +14,7 @@ from fdbr.ops.elementwise.comparison import isnan, logical_or, where
 from fdbr.ops.indexing.reading import take_along_axis
 from fdbr.ops.indexing.sorting import argsort, ranked, sort
 from fdbr.ops.reductions.cumulative import cumulative_sum
-from fdbr.ops.reductions.reduce import Axis, any, kept_shape, sum
+from fdbr.ops.reductions.reduce import Axis, kept_shape, sum
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.ops.shape.manipulation import broadcast_to, expand_dims, moveaxis, reshape
 from fdbr.pytrees.dtypes import dtype_kind
@@ -258,7 +258,7 @@ def _sorted_with_weights(
             axes,
         )
         weights = broadcast_to(weights, x.shape)
-    if bool(any(whole(weights) < 0)):
+    if not holds(~(weights < 0)):
         raise ValueError(f"{name}: weights must not be negative")
     flat, axes, shape = _axes_first(x, axis, name, True)
     order = argsort(flat, axis=0)
@@ -290,8 +290,7 @@ def _probabilities(name: str, q: Any, ordered: Any) -> Any:
     q = arrays(ordered, q)[1]
     if weak or dtype_kind(q.dtype) != "f":
         q = astype(q, float_dtype(ordered))
-    every = whole(q)
-    if not bool(((every >= 0) & (every <= 1)).all()):
+    if not holds((q >= 0) & (q <= 1)):
         raise ValueError(f"{name}: q must lie between 0 and 1; it is {q!r}")
     return q
 

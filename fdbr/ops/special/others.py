@@ -10,6 +10,7 @@ import numpy as np
 
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
+from fdbr.ops.dtypes import astype, result_type
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.special.library import scipy_function, scipy_special
 from fdbr.pytrees.typing import Array, ArrayLike
@@ -121,6 +122,8 @@ def softplus(x: ArrayLike) -> Array:
     >>> special.softplus(1000.0)
     1000.0
     """
+    if hasattr(x, "dtype") and x.dtype.kind in "biu":  # -x would wrap
+        x = astype(x, result_type(x.dtype, np.float32))
     return -log_expit(-x)
 
 

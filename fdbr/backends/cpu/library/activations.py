@@ -51,7 +51,7 @@ _softplus, _log_sigmoid = registry["softplus"], registry["log_sigmoid"]
 
 
 def _is_small(x: Any) -> bool:
-    return type(x) is np.ndarray and x.size < TUNING.formula_elements and x.dtype.kind != "c"
+    return type(x) is np.ndarray and x.size < TUNING.formula_elements and x.dtype.kind not in "biuc"
 
 
 @_of_small(_softplus)

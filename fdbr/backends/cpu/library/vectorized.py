@@ -18,7 +18,6 @@ from fdbr.backends.cpu.library.select import choose
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.devices import scipy_of
 from fdbr.core.primitive import implement
-from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise import arithmetic, comparison, complex_parts, logistic
 from fdbr.ops.special import errors, others
 from fdbr.pytrees.dtypes import dtype_kind
@@ -180,10 +179,10 @@ def _sigmoid(xp: Any, x: Any) -> Any:
         if np.count_nonzero(out) < x.size:  # SciPy returns 0 where exp(-x) overflows
             return np.where(out == 0, np.exp(np.minimum(x, 0)), out)[()]
         return out
-    if type(x) is not np.ndarray or is_complex(x):
+    if type(x) is not np.ndarray or dtype_kind(x.dtype) != "f":
         return logistic.sigmoid.primitive.value(xp, x)
     with np.errstate(over="ignore"):  # far below 0 the exponential is infinite
-        if x.ndim == 0 or dtype_kind(x.dtype) != "f":
+        if x.ndim == 0:
             return np.reciprocal(2 + np.expm1(-x))
         out = -x  # the only array that is allocated
         np.expm1(out, out=out)  # NumPy computes it faster than exp

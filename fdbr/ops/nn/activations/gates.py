@@ -37,6 +37,7 @@ __all__ = [
     gate=lambda x, gate: x * sigmoid_derivative(gate),
     heavy=True,
     compound=True,
+    floats=True,
 )
 def _gated(xp: Any, x: ArrayLike, gate: ArrayLike) -> Array:
     return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.on(xp)(xp, gate))
@@ -279,6 +280,7 @@ def _swish_derivative(x: Any, beta: Any) -> Any:
     beta=lambda x, beta: x * (x * sigmoid_derivative(beta * x)),
     heavy=True,
     compound=True,
+    floats=True,
 )
 def _swish(xp: Any, x: ArrayLike, beta: ArrayLike) -> Array:
     argument = beta * x
@@ -322,6 +324,7 @@ def swish(x: ArrayLike, beta: ArrayLike = 1.0, /) -> Array:
     root=lambda x, root: 0.5 * root / hypot(x, root),
     heavy=True,
     compound=True,
+    floats=True,
 )
 def _squareplus(xp: Any, x: ArrayLike, root: ArrayLike) -> Array:
     # Half of each, because the sum may overflow where the result does not.

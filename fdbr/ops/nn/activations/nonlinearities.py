@@ -233,7 +233,9 @@ def softplus(x: ArrayLike, /, beta: float = 1.0, threshold: float | None = None)
     return out if threshold is None else where(x * float(beta) > threshold, x, out)
 
 
-@elementwise(x=lambda x, beta: sigmoid(x if beta == 1 else beta * x), heavy=True, compound=True)
+@elementwise(
+    x=lambda x, beta: sigmoid(x if beta == 1 else beta * x), heavy=True, compound=True, floats=True
+)
 def _softplus(xp: Any, x: ArrayLike, *, beta: float) -> Array:
     """``log(1 + exp(beta * x)) / beta``."""
     refuse_complex("softplus", x)
@@ -243,7 +245,7 @@ def _softplus(xp: Any, x: ArrayLike, *, beta: float) -> Array:
     return clipped(xp, x, low, high) + (rest if beta == 1 else rest / beta)
 
 
-@elementwise(x=lambda x: sigmoid(-x), heavy=True, compound=True)
+@elementwise(x=lambda x: sigmoid(-x), heavy=True, compound=True, floats=True)
 def log_sigmoid(xp: Any, x: ArrayLike) -> Array:
     """The logarithm of `sigmoid`, without underflow.
 
@@ -261,7 +263,7 @@ def _log1mexp_derivative(x: Any) -> Any:
     return where(x > 0, exp(distance), -1) / -expm1(distance)
 
 
-@elementwise(x=_log1mexp_derivative, heavy=True, compound=True)
+@elementwise(x=_log1mexp_derivative, heavy=True, compound=True, floats=True)
 def log1mexp(xp: Any, x: ArrayLike) -> Array:
     """``log(1 - exp(-x))`` of positive numbers, without cancellation, as in JAX.
 
@@ -276,7 +278,7 @@ def log1mexp(xp: Any, x: ArrayLike) -> Array:
     )
 
 
-@elementwise(x=lambda x: square(1 / (1 + abs(x))), heavy="backward", compound=True)
+@elementwise(x=lambda x: square(1 / (1 + abs(x))), heavy="backward", compound=True, floats=True)
 def softsign(xp: Any, x: ArrayLike) -> Array:
     """``x / (1 + abs(x))``.
 
@@ -292,7 +294,7 @@ def _silu_derivative(x: Any) -> Any:
     return sigmoid(x) + x * sigmoid_derivative(x)
 
 
-@elementwise(x=_silu_derivative, heavy=True, compound=True)
+@elementwise(x=_silu_derivative, heavy=True, compound=True, floats=True)
 def silu(xp: Any, x: ArrayLike) -> Array:
     """``x * sigmoid(x)``, also called swish.
 

@@ -3,9 +3,11 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
-from fdbr.ops.dtypes import astype, in_single, is_complex, result_type
+from fdbr.ops.dtypes import astype, float_dtype, in_single, is_complex, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, square
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import tanh
@@ -101,7 +103,8 @@ def hard_silu(x: ArrayLike, /) -> Array:
 
 @elementwise(x=lambda x, lambd: astype(abs(x) > lambd, result_type(x)), compound=True)
 def _hard_shrink(xp: Any, x: ArrayLike, *, lambd: float) -> Array:
-    return xp.where(xp.abs(x) <= lambd, xp.zeros_like(x), x)  # NaN stays
+    # NaN stays; abs(x) of the least integer would wrap.
+    return xp.where((x >= -lambd) & (x <= lambd), xp.zeros_like(x), x)
 
 
 @public("fdbr.ops")
@@ -147,6 +150,7 @@ def soft_shrink(x: ArrayLike, /, lambd: float = 0.5) -> Array:
 
 # The series of (x cosh(x) - sinh(x)) / x**3 in x**2, to double precision.
 _SHRUNK = tuple(2 * k / math.factorial(2 * k + 1) for k in range(13, 0, -1))
+_FLOAT = np.dtype(float)
 _SHRUNK_END = 2.0  # from here on x - tanh(x) does not cancel
 
 
@@ -158,7 +162,7 @@ def _tanh_shrink(xp: Any, x: ArrayLike) -> Array:
     for coefficient in _SHRUNK:
         series = series * square + coefficient
     series = series * square * near / xp.cosh(near)
-    return xp.where(xp.abs(x) < _SHRUNK_END, series, x - xp.tanh(x))
+    return xp.where((x > -_SHRUNK_END) & (x < _SHRUNK_END), series, x - xp.tanh(x))
 
 
 @public("fdbr.ops")
@@ -170,6 +174,8 @@ def tanh_shrink(x: ArrayLike, /) -> Array:
     >>> round(ops.tanh_shrink(1.0), 6)
     0.238406
     """
+    if getattr(x, "dtype", _FLOAT).kind in "biu":
+        x = astype(x, float_dtype(x))  # NumPy's tanh of int8 has half precision
     return x - tanh(x) if is_complex(x) else _tanh_shrink(x)
 
 
@@ -190,8 +196,8 @@ def threshold(x: ArrayLike, /, threshold: float, value: float) -> Array:
 
 @elementwise(x=lambda x: _hard_sigmoid(x, slope=0.5), heavy=True, compound=True)
 def _sparse_plus(xp: Any, x: ArrayLike) -> Array:
-    middle = clipped(xp, x, -1, 1)
-    return (middle + 1) * (middle + 1) * 0.25 + (clipped(xp, x, 1, math.inf) - 1)
+    middle = clipped(xp, x, -1.0, 1.0)  # floats, because unsigned integers have no -1
+    return (middle + 1) * (middle + 1) * 0.25 + (clipped(xp, x, 1.0, math.inf) - 1)
 
 
 @public("fdbr.ops")

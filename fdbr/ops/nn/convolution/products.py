@@ -14,6 +14,7 @@ from fdbr.errors.public import public
 from fdbr.ops.declare import fit, multilinear, opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.declare.unbroadcast import accumulate
+from fdbr.ops.dtypes import in_bias_dtype
 from fdbr.ops.nn.convolution import im2col
 from fdbr.ops.nn.windows import Geometry, Sizes, check_spatial, check_windows, geometry_of, per_axis
 from fdbr.ops.shape.creation import asarray
@@ -246,6 +247,7 @@ def conv(
         out = _conv(x, weight, geometry=geometry, groups=groups)
     else:
         bias = _checked_bias("conv", bias, weight, weight.shape[0])
+        x = in_bias_dtype(x, bias)
         out = _conv_biased(x, weight, bias, geometry=geometry, groups=groups)
     return out if has_batch else reshape(out, out.shape[1:])
 
@@ -309,10 +311,11 @@ def conv_transpose(
     geometry, size = _transposed_geometry(
         x, weight, stride, padding, output_padding, dilation, output_size
     )
+    if bias is not None:
+        bias = _checked_bias("conv_transpose", bias, weight, weight.shape[1] * groups)
+        x = in_bias_dtype(x, bias)
     out = _conv_input(x, weight, geometry=geometry, groups=groups, size=size)
     if bias is not None:
-        outputs = weight.shape[1] * groups
-        bias = _checked_bias("conv_transpose", bias, weight, outputs)
         out = out + _along_channels(bias, rank)
     return out if has_batch else reshape(out, out.shape[1:])
 

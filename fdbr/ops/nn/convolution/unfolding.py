@@ -8,6 +8,7 @@ from typing import Any
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare import linear
+from fdbr.ops.dtypes import in_bias_dtype
 from fdbr.ops.nn.windows import Geometry, Sizes, check_spatial, check_windows, geometry_of, per_axis
 from fdbr.ops.products import einsum
 from fdbr.ops.shape.creation import asarray
@@ -262,9 +263,6 @@ def local_conv(
             f"weight {describe(weight)} is for {tuple(counts)}; there is one weight for each"
         )
     windows, elements = math.prod(counts), inputs * math.prod(kernel)
-    columns = reshape(_unfold_windows(x, geometry=geometry), (x.shape[0], elements, windows))
-    matrices = reshape(weight, (outputs, windows, elements))
-    out = reshape(einsum("new,owe->now", columns, matrices), (x.shape[0], outputs, *counts))
     if bias is not None:
         bias = asarray(bias)
         if bias.shape != (outputs, *counts):
@@ -272,5 +270,10 @@ def local_conv(
                 f"fdbr.ops.local_conv: bias {describe(bias)} does not fit weight "
                 f"{describe(weight)}; it must have shape {(outputs, *counts)}"
             )
+        x = in_bias_dtype(x, bias)
+    columns = reshape(_unfold_windows(x, geometry=geometry), (x.shape[0], elements, windows))
+    matrices = reshape(weight, (outputs, windows, elements))
+    out = reshape(einsum("new,owe->now", columns, matrices), (x.shape[0], outputs, *counts))
+    if bias is not None:
         out = out + bias
     return out if has_batch else reshape(out, out.shape[1:])

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import array_module
-from fdbr.core.tracer import Tracer
+from fdbr.core.tracer import Tracer, holds
 from fdbr.errors.checks import describe
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import maximum
-from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.reductions.reduce import any, mean, sum
+from fdbr.ops.elementwise.comparison import logical_not, where
+from fdbr.ops.reductions.reduce import mean, sum
 from fdbr.ops.shape.creation import arrays, asarray
 from fdbr.pytrees.dtypes import dtype_kind
 
@@ -111,7 +111,7 @@ def any_known(condition: Any) -> bool:
 
     For a traced value the outcome is a guard, which a jitted function checks at each call.
     """
-    return values_of(condition) is not None and bool(any(condition))
+    return values_of(condition) is not None and not holds(logical_not(condition))
 
 
 def extremes(x: Any) -> str:

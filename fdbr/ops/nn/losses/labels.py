@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.core.array_modules import array_module
 from fdbr.core.routine import Routine
+from fdbr.core.tracer import holds
 from fdbr.errors.checks import describe
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.positions import checked_index
@@ -92,4 +93,4 @@ def are_classes(labels: Any, classes: int) -> bool:
     values = values_of(labels)  # `None` if there are none
     if not labels.size or (values is not None and not values.size):
         return True
-    return bool(labels.astype(_UNSIGNED).max() < classes)
+    return holds(labels.astype(_UNSIGNED).max() < classes)

@@ -17,7 +17,8 @@ from fdbr.ops.nn.losses.checks import (
 )
 from fdbr.ops.reductions.reduce import sum
 from fdbr.ops.reductions.squared_error import squared_distance
-from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.creation import asarray, floating
+from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike, Reduction
 
 __all__ = [
@@ -204,7 +205,7 @@ def mean_squared_error(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = 
     Parameters
     ----------
     x, y
-        Arrays of one shape.
+        Arrays of one shape.  Two arrays of integers are converted to float64 first.
     reduction
         ``"mean"``, ``"sum"`` or ``"none"``.
 
@@ -220,6 +221,8 @@ def mean_squared_error(x: ArrayLike, y: ArrayLike, /, *, reduction: Reduction = 
     """
     check_reduction("mean_squared_error", reduction)
     x, y = asarray(x), asarray(y)
+    if dtype_kind(x.dtype) in "biu" and dtype_kind(y.dtype) in "biu":
+        x, y = floating(x), floating(y)
     if x.shape != y.shape:
         raise ValueError(
             f"fdbr.ops.mean_squared_error: x {describe(x)} and y {describe(y)} differ in shape; "

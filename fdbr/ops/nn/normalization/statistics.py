@@ -253,7 +253,7 @@ def batch_norm(
     scale = reciprocal(sqrt(variance + float(eps)))
     if weight is not None:
         scale = scale * _checked_shape("batch_norm", "weight", weight, x, places)
-    shift = -mean * scale
+    shift = -(mean * scale)  # the negative of an integer may wrap
     if bias is not None:
         shift = shift + _checked_shape("batch_norm", "bias", bias, x, places)
     scale, shift = _broadcastable(scale, x.ndim, places), _broadcastable(shift, x.ndim, places)

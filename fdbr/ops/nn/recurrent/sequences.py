@@ -10,7 +10,7 @@ from fdbr.errors.layer_path import placed
 from fdbr.errors.public import public
 from fdbr.ops.declare import linear
 from fdbr.ops.devices import beside
-from fdbr.ops.dtypes import astype
+from fdbr.ops.dtypes import astype, result_type
 from fdbr.ops.shape.creation import arrays as in_one_module
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import broadcast_to, concat, moveaxis, reshape, swapaxes
@@ -161,12 +161,12 @@ def pad_sequence(
     to = longest if length is None else integer(where, "length", length, least=0)
     if to < longest:
         raise ValueError(placed(f"{where}: length is {to}, and a sequence has {longest} elements"))
-    shape = arrays[0].shape[1:]
+    shape, dtype = arrays[0].shape[1:], result_type(*arrays)
     parts = []
     for x in arrays:
         parts.append(x)
         if len(x) < to:
-            value = astype(in_one_module(x, padding_value)[1], x.dtype)
+            value = astype(in_one_module(x, padding_value)[1], dtype)
             parts.append(broadcast_to(value, (to - len(x), *shape)))
     out = reshape(concat(parts, axis=0), (len(arrays), to, *shape))
     return out if batch_first else swapaxes(out, 0, 1)
