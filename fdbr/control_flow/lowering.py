@@ -31,7 +31,7 @@ from fdbr.control_flow.body_tracing import STOP, Body
 from fdbr.control_flow.operands import scalar
 from fdbr.control_flow.scan_rules import SCAN, Scan
 from fdbr.control_flow.while_rules import BACK, WHILE, While
-from fdbr.transforms.custom_call import CALL
+from fdbr.core.higher_order import HigherOrder
 
 __all__ = ["loop_of_pullback", "loop_of_scan", "loop_of_while"]
 
@@ -283,7 +283,7 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
 
     steps: list[Instruction] = []
     for step in program.steps:
-        if not isinstance(step, Instruction) or step.primitive is CALL or has_effect(step):
+        if not isinstance(step, Instruction) or _states_derivatives(step) or has_effect(step):
             return None
         operands = tuple(map(renamed, step.operands))
         if step.primitive is STOP:
@@ -297,6 +297,13 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
     inputs = (*program.inputs, *(variable for _, variable in arrays.values()))
     found = Program(program.name, inputs, tuple(steps), outputs)
     return found, [array for array, _ in arrays.values()]
+
+
+def _states_derivatives(step: Instruction) -> bool:
+    primitive = step.primitive
+    return (
+        isinstance(primitive, HigherOrder) and primitive is not STOP and primitive not in LOWERED
+    )
 
 
 def _is_row(array: Any, row: Variable) -> bool:
