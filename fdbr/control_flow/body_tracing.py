@@ -24,7 +24,7 @@ from fdbr.core.array_modules import array_module, is_locked
 from fdbr.core.higher_order import HigherOrder
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
-from fdbr.transforms.custom_call import CALL
+from fdbr.transforms.custom_call import CALL, captured_tracers
 from fdbr.transforms.vmap import BatchTracer
 
 __all__ = [
@@ -141,8 +141,11 @@ class StageTrace(CaptureTrace):
 
     def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         if primitive is CALL:  # outer transformations need its rule; but its body must be staged
-            value = params["call"].value
-            stage(lambda given: list(value(*given)), [example(leaf) for leaf in operands])
+            call = params["call"]
+            shown = [example(leaf) for leaf in operands]
+            body = stage(lambda given: list(call.value(*given)), shown)
+            if any(isinstance(leaf, Tracer) for leaf in (*body.found, *captured_tracers(call))):
+                raise NoBodyError(f"{call.name} uses a traced value that is not an argument of it")
         elif not isinstance(primitive, Step):
             return super().transform(primitive, operands, params)
         return self.process(primitive, tuple(operands), params)
