@@ -30,7 +30,7 @@ from fdbr.compiler.ir.python_numbers import apply
 from fdbr.control_flow.body_tracing import STOP, Body
 from fdbr.control_flow.operands import scalar
 from fdbr.control_flow.scan_rules import SCAN, Scan
-from fdbr.control_flow.while_rules import BACK, WHILE, While
+from fdbr.control_flow.while_rules import BACK, LIVE, WHILE, While
 from fdbr.core.higher_order import HigherOrder
 
 __all__ = ["loop_of_pullback", "loop_of_scan", "loop_of_while"]
@@ -102,10 +102,21 @@ def loop_of_while(step: Instruction) -> tuple[Instruction, ...] | None:
     operands, params = made
     if [out.kind for out in step.outs] != [v.kind for v in params.body.inputs[: loop.carried]]:
         return None
+    operands, params = _without_unread(operands, params)
     return (
         *before,
         Instruction(LOOP, operands, {"loop": params}, step.outs, True, step.remat),
     )
+
+
+def _without_unread(operands: Sequence[Any], loop: Loop) -> tuple[tuple[Any, ...], Loop]:
+    """Drop the constants that only derivatives read: the first values of a live example."""
+    body, count = loop.body, loop.carried
+    read = {v for part in body.steps for v in part.reads} | set(body.outputs)
+    kept = [i for i, v in enumerate(body.inputs) if i < count or v in read]
+    inputs = tuple([body.inputs[i] for i in kept])
+    body = Program(body.name, inputs, body.steps, body.outputs)
+    return tuple([operands[i] for i in kept]), attrs.evolve(loop, body=body)
 
 
 def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
@@ -286,7 +297,7 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
         if not isinstance(step, Instruction) or _states_derivatives(step) or has_effect(step):
             return None
         operands = tuple(map(renamed, step.operands))
-        if step.primitive is STOP:
+        if step.primitive in (STOP, LIVE):
             names[step.outs[0]] = operands[0]
         else:
             outs, remat = step.outs, step.remat
@@ -302,7 +313,9 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
 def _states_derivatives(step: Instruction) -> bool:
     primitive = step.primitive
     return (
-        isinstance(primitive, HigherOrder) and primitive is not STOP and primitive not in LOWERED
+        isinstance(primitive, HigherOrder)
+        and primitive not in (STOP, LIVE)
+        and primitive not in LOWERED
     )
 
 

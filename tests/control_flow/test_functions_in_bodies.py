@@ -76,7 +76,7 @@ DEEP = {
         lambda q: -q * q * np.sin(q),
     ),
     "harvest": (
-        lambda q: fdbr.harvest(lambda x: fdbr.sow(np.sin(x * q), "a"))(1.0)[1]["a"],
+        lambda q: fdbr.harvest(lambda x: fdbr.mark("a", np.sin(x * q)))(1.0)[1]["a"],
         np.sin,
     ),
 }
