@@ -138,8 +138,9 @@ def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
         return None
     operands, params = made
     program, arrays = found
-    kinds = [kind_of(value) for value, one in zip(consts, own, strict=True) if one]
-    cotangents += map(_zeros, kinds)  # the sums
+    first = len(cotangents)
+    sums = program.inputs[first : first + sum(own)]  # of 16-bit floats in float32
+    cotangents += [_zeros(variable.kind) for variable in sums]
     count, shared = len(cotangents), loop.carried + len(consts)
     targets, point = list(program.inputs[:count]), program.inputs[count:]
     cotangents = _like(cotangents, targets, before)
@@ -162,6 +163,9 @@ def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
     new = iter(step.outs)
     outs = [next(new) if one else Variable(v.kind) for one, v in zip(kept, targets, strict=False)]
     outs += new
+    last: list[Instruction] = []
+    for i, target in enumerate(targets[first : first + sum(own)], first):
+        outs[i] = _before_rounding(outs[i], target.kind, last, step.remat)
     given = (*operands, *more, *cotangents)
     kinds = [v.kind for v in targets]
     if not (
@@ -171,7 +175,23 @@ def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
     ):
         return None
     params = attrs.evolve(params, body=body, back=back)
-    return *before, Instruction(LOOP, given, {"loop": params}, tuple(outs), True, step.remat)
+    loop_step = Instruction(LOOP, given, {"loop": params}, tuple(outs), True, step.remat)
+    return *before, loop_step, *last
+
+
+def _before_rounding(
+    out: Variable, kind: Kind, after: list[Instruction], remat: int
+) -> Variable:
+    """Return what is rounded to ``out`` after the loop, a sum in a wider dtype."""
+    if kind.dtype == out.kind.dtype:
+        return out
+    total = Variable(kind)
+    rounded = out if out.kind.is_array else Variable(Kind(np.ndarray, (), out.kind.dtype))
+    params = {"to": out.kind.dtype}
+    after.append(Instruction(op.ASTYPE_INEXACT, (total,), params, (rounded,), False, remat))
+    if rounded is not out:
+        after.append(Instruction(op.SLICE, (rounded,), {"key": ()}, (out,), False, remat))
+    return total
 
 
 def _steps(program: Program) -> list[Instruction]:

@@ -15,7 +15,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.compiler.capture.tracers import capturing
 from fdbr.control_flow.body_tracing import Body, StageTrace, Step, evaluate, example, stage
-from fdbr.control_flow.operands import for_each, own_memory, scalar, zero
+from fdbr.control_flow.operands import for_each, own_memory, rounded, scalar, sum_start, zero
 from fdbr.core.tracer import Trace, innermost, stop_gradient
 from fdbr.pytrees.structure import is_inexact
 from fdbr.transforms.jvp import jvp
@@ -189,7 +189,8 @@ def _run_back(xp: Any, *operands: Any, loop: While, wanted: tuple[bool, ...]) ->
     # what the condition alone takes has no derivative
     own = wanted[loop.carried : loop.carried + len(consts)]
     active = [is_inexact(leaf) for leaf in carry]
-    sums = [scalar(zero(value)) for value, one in zip(consts, own, strict=True) if one]
+    owned = [value for value, one in zip(consts, own, strict=True) if one]
+    sums = [scalar(sum_start(value)) for value in owned]
     *iterations, _ = _carries(loop, values)
     if iterations:
         code = _back_of(loop, active, own, iterations[0], consts, derivatives, sums)
@@ -203,7 +204,7 @@ def _run_back(xp: Any, *operands: Any, loop: While, wanted: tuple[bool, ...]) ->
     for one, mine in zip(active, wanted, strict=False):
         slope = next(of_carry) if one else None
         result += [slope] if mine else []
-    result += list(of_consts)
+    result += map(rounded, of_consts, owned)
     result += [zero(v) for v, one in zip(values, wanted, strict=True) if one][len(result) :]
     return own_memory(result, operands)
 
