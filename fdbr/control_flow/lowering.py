@@ -179,9 +179,7 @@ def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
     return *before, loop_step, *last
 
 
-def _before_rounding(
-    out: Variable, kind: Kind, after: list[Instruction], remat: int
-) -> Variable:
+def _before_rounding(out: Variable, kind: Kind, after: list[Instruction], remat: int) -> Variable:
     """Return what is rounded to ``out`` after the loop, a sum in a wider dtype."""
     if kind.dtype == out.kind.dtype:
         return out
