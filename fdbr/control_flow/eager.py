@@ -146,7 +146,8 @@ def scan_iterations(
     order = range(rows.length)
     if not rows.length:
         with np.errstate(all="ignore"):  # it is run only to find out shapes
-            _, out = settled(lambda carry: pair(function, f(carry, rows.zeros())), carry)
+            empty = lambda carry: pair(function, f(carry, rows.zeros()))
+            carry, out = settled(empty, carry, runs=False)
         return carry, tree.map(lambda leaf: _zeros(leaf, (0, *shape_of(leaf))), out[1])
     columns: list[list[Any]] = []
     structure: Any = None

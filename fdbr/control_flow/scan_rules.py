@@ -216,7 +216,7 @@ def _cotangents(
     for one, own in zip(active, own_carry, strict=True):
         slope = next(of_carry) if one else None
         result += [slope] if own else []
-    of_consts = list(map(rounded, of_sums, owned))
+    of_consts = [rounded(next(of_sums), value) for value in owned]
     return [*result, *of_sums, *of_consts]
 
 

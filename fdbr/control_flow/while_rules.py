@@ -343,7 +343,11 @@ def _batched(
 
 def _first_live_example(live: Any, leaves: Leaves, own: Sequence[bool]) -> list[Any]:
     first = ops.reshape(ops.argmax(live), (1,))
-    return [stop_gradient(leaf)[first] for leaf, one in zip(leaves, own, strict=True) if one]
+    return [
+        ops.take(stop_gradient(leaf), first, axis=0)
+        for leaf, one in zip(leaves, own, strict=True)
+        if one
+    ]
 
 
 def _of_live_examples(live: Any, leaves: Leaves, own: Sequence[bool], safe: Leaves) -> list[Any]:
