@@ -8,7 +8,8 @@ loop find them among its operands.  Operations that such transformations must se
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from fdbr.core.array_modules import array_module, is_locked
 from fdbr.core.higher_order import HigherOrder
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, holds, run, stop_gradient
-from fdbr.transforms.custom_call import CALL
+from fdbr.transforms.custom_call import CALL, captured_tracers
 from fdbr.transforms.vmap import BatchTracer
 
 __all__ = [
@@ -157,8 +158,11 @@ class StageTrace(CaptureTrace):
 
     def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         if primitive is CALL:  # outer transformations need its rule; but its body must be staged
-            value = params["call"].value
-            stage(lambda given: list(value(*given)), [example(leaf) for leaf in operands])
+            call = params["call"]
+            shown = [example(leaf) for leaf in operands]
+            body = stage(lambda given: list(call.value(*given)), shown)
+            if any(isinstance(leaf, Tracer) for leaf in (*body.found, *captured_tracers(call))):
+                raise NoBodyError(f"{call.name} uses a traced value that is not an argument of it")
         elif not isinstance(primitive, Step):
             return super().transform(primitive, operands, params)
         return self.process(primitive, tuple(operands), params)
@@ -358,8 +362,13 @@ def check(condition: Any) -> None:
         raise NoBodyError("a check of values in its body fails")
 
 
-def evaluate(program: Program, leaves: Sequence[Any]) -> list[Any]:
-    """Return the outputs of a staged program on arrays or traced values."""
+def evaluate(
+    program: Program, leaves: Sequence[Any], instead: Mapping[Primitive, Any] = MappingProxyType({})
+) -> list[Any]:
+    """Return the outputs of a staged program on arrays or traced values.
+
+    Some primitives are replaced by the functions ``instead``.
+    """
     values: dict[Any, Any] = dict(zip(program.inputs, leaves, strict=True))
 
     def value(operand: Any) -> Any:
@@ -368,7 +377,7 @@ def evaluate(program: Program, leaves: Sequence[Any]) -> list[Any]:
     for step in program.steps:
         assert isinstance(step, Instruction)
         args = tuple(map(value, step.operands))
-        whole = exact(step.primitive, map(type, args))
+        whole = instead.get(step.primitive) or exact(step.primitive, map(type, args))
         apply = step.primitive.apply if whole is None else whole
         out = apply(*args, **step.params)
         values.update(zip(step.outs, out if step.several else (out,), strict=True))

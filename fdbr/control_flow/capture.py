@@ -68,7 +68,7 @@ def _one(function: str, f: Iteration, carry: Any, rows: Any, reverse: bool) -> t
         shown = body_of_iteration.outs[: form[1]]
         return tree.unflatten(form[0], shown), body_of_iteration
 
-    carry, out = settled(iteration, carry)
+    carry, out = settled(iteration, carry, runs=False)
     check_carry(function, "f", carry, out[0])
     body = out[1]
     for leaf in body.outs:

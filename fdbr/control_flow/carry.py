@@ -62,12 +62,13 @@ def check_carry(function: str, body: str, old: Any, new: Any) -> None:
             )
 
 
-def settled(iteration: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
+def settled(iteration: Callable[[Any], Any], carry: Any, *, runs: bool = True) -> tuple[Any, Any]:
     """Return a first carry with the final dtypes of Python numbers, and its iteration's result.
 
     A Python number is weak: in ``scan(lambda c, x: (c + x, c), 0.0, xs)`` the carry takes the
     dtype of ``xs``.  ``iteration`` maps a carry to the result of one iteration, whose first item is
-    the next carry; it is run again when a number has taken its dtype.
+    the next carry; it is run again when a number has taken its dtype.  An iteration that ``runs``
+    computes the same with a float as with float64, so that it is not run again.
     """
     out = iteration(carry)
     leaves, structure = tree.flatten(carry)
@@ -75,7 +76,10 @@ def settled(iteration: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
         made, other = tree.flatten(out[0])
         if other != structure:
             break
-        fitted = [_fitted(leaf, new) for leaf, new in zip(leaves, made, strict=True)]
+        fitted = [
+            leaf if runs and _kind(leaf) == _kind(new) else _fitted(leaf, new)
+            for leaf, new in zip(leaves, made, strict=True)
+        ]
         if all(new is leaf for new, leaf in zip(fitted, leaves, strict=True)):
             break
         leaves = fitted
@@ -86,16 +90,20 @@ def settled(iteration: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
 
 def _fitted(leaf: Any, new: Any) -> Any:
     """Return a Python number in the dtype of what it becomes, if that can hold it."""
-    if not is_weak(leaf) or getattr(new, "shape", ()) != () or _kind(leaf) == _kind(new):
+    if not is_weak(leaf) or getattr(new, "shape", ()) != () or _is_same(leaf, new):
         return leaf
     number = type(plain(new))
-    if number in number_types and not isinstance(leaf, Tracer):
-        return number(leaf) if _ORDER.index(type(leaf)) < _ORDER.index(number) else leaf
+    if number in number_types:
+        is_wider = _ORDER.index(type(plain(leaf))) < _ORDER.index(number)
+        if not isinstance(leaf, Tracer):
+            return number(leaf) if is_wider else leaf
+        # A traced number is converted by Python's own rule of promotion.
+        return leaf * number(1) if is_wider and number is not complex else leaf
     dtype = getattr(new, "dtype", None)
     if dtype is None or ops.result_type(leaf, dtype) != dtype:
         return leaf
     if isinstance(leaf, Tracer):
-        return ops.astype(leaf, dtype)
+        return ops.astype(leaf, dtype)[()]
     return array_module(plain(new)).asarray(leaf, dtype=dtype)[()]
 
 
@@ -105,3 +113,8 @@ def _kind(leaf: Any) -> Any:
     if is_weak(leaf):
         return shape, type(plain(leaf))
     return shape, getattr(leaf, "dtype", type(leaf))
+
+
+def _is_same(leaf: Any, new: Any) -> bool:
+    """Return whether `_kind` is the same; a dtype equals the type of its Python numbers."""
+    return is_weak(leaf) == is_weak(new) and _kind(leaf) == _kind(new)

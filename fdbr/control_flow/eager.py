@@ -144,9 +144,13 @@ def scan_iterations(
 ) -> tuple[Any, Any]:
     """Return the last carry, and the results of iterations, stacked along a new first axis."""
     order = range(rows.length)
+
+    def without_row(carry: Any) -> tuple[Any, Any]:
+        return pair(function, f(carry, rows.zeros()))
+
     if not rows.length:
-        with np.errstate(all="ignore"):  # it is run only to find out shapes
-            _, out = settled(lambda carry: pair(function, f(carry, rows.zeros())), carry)
+        with np.errstate(all="ignore"):  # it is run only to find out shapes and dtypes
+            carry, out = settled(without_row, carry, runs=False)
         return carry, tree.map(lambda leaf: _zeros(leaf, (0, *shape_of(leaf))), out[1])
     columns: list[list[Any]] = []
     structure: Any = None

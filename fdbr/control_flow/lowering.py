@@ -30,8 +30,8 @@ from fdbr.compiler.ir.python_numbers import apply
 from fdbr.control_flow.body_tracing import STOP, Body
 from fdbr.control_flow.operands import scalar
 from fdbr.control_flow.scan_rules import SCAN, Scan
-from fdbr.control_flow.while_rules import BACK, WHILE, While
-from fdbr.transforms.custom_call import CALL
+from fdbr.control_flow.while_rules import BACK, LIVE, WHILE, While
+from fdbr.core.higher_order import HigherOrder
 
 __all__ = ["loop_of_pullback", "loop_of_scan", "loop_of_while"]
 
@@ -102,10 +102,21 @@ def loop_of_while(step: Instruction) -> tuple[Instruction, ...] | None:
     operands, params = made
     if [out.kind for out in step.outs] != [v.kind for v in params.body.inputs[: loop.carried]]:
         return None
+    operands, params = _without_unread(operands, params)
     return (
         *before,
         Instruction(LOOP, operands, {"loop": params}, step.outs, True, step.remat),
     )
+
+
+def _without_unread(operands: Sequence[Any], loop: Loop) -> tuple[tuple[Any, ...], Loop]:
+    """Drop the constants that only derivatives read: the first values of a live example."""
+    body, count = loop.body, loop.carried
+    read = {v for part in body.steps for v in part.reads} | set(body.outputs)
+    kept = [i for i, v in enumerate(body.inputs) if i < count or v in read]
+    inputs = tuple([body.inputs[i] for i in kept])
+    body = Program(body.name, inputs, body.steps, body.outputs)
+    return tuple([operands[i] for i in kept]), attrs.evolve(loop, body=body)
 
 
 def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
@@ -127,8 +138,9 @@ def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
         return None
     operands, params = made
     program, arrays = found
-    kinds = [kind_of(value) for value, one in zip(consts, own, strict=True) if one]
-    cotangents += map(_zeros, kinds)  # the sums
+    first = len(cotangents)
+    sums = program.inputs[first : first + sum(own)]  # of 16-bit floats in float32
+    cotangents += [_zeros(variable.kind) for variable in sums]
     count, shared = len(cotangents), loop.carried + len(consts)
     targets, point = list(program.inputs[:count]), program.inputs[count:]
     cotangents = _like(cotangents, targets, before)
@@ -151,6 +163,9 @@ def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
     new = iter(step.outs)
     outs = [next(new) if one else Variable(v.kind) for one, v in zip(kept, targets, strict=False)]
     outs += new
+    last: list[Instruction] = []
+    for i, target in enumerate(targets[first : first + sum(own)], first):
+        outs[i] = _before_rounding(outs[i], target.kind, last, step.remat)
     given = (*operands, *more, *cotangents)
     kinds = [v.kind for v in targets]
     if not (
@@ -160,7 +175,21 @@ def loop_of_pullback(step: Instruction) -> tuple[Instruction, ...] | None:
     ):
         return None
     params = attrs.evolve(params, body=body, back=back)
-    return *before, Instruction(LOOP, given, {"loop": params}, tuple(outs), True, step.remat)
+    loop_step = Instruction(LOOP, given, {"loop": params}, tuple(outs), True, step.remat)
+    return *before, loop_step, *last
+
+
+def _before_rounding(out: Variable, kind: Kind, after: list[Instruction], remat: int) -> Variable:
+    """Return what is rounded to ``out`` after the loop, a sum in a wider dtype."""
+    if kind.dtype == out.kind.dtype:
+        return out
+    total = Variable(kind)
+    rounded = out if out.kind.is_array else Variable(Kind(np.ndarray, (), out.kind.dtype))
+    params = {"to": out.kind.dtype}
+    after.append(Instruction(op.ASTYPE_INEXACT, (total,), params, (rounded,), False, remat))
+    if rounded is not out:
+        after.append(Instruction(op.SLICE, (rounded,), {"key": ()}, (out,), False, remat))
+    return total
 
 
 def _steps(program: Program) -> list[Instruction]:
@@ -283,10 +312,10 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
 
     steps: list[Instruction] = []
     for step in program.steps:
-        if not isinstance(step, Instruction) or step.primitive is CALL or has_effect(step):
+        if not isinstance(step, Instruction) or _states_derivatives(step) or has_effect(step):
             return None
         operands = tuple(map(renamed, step.operands))
-        if step.primitive is STOP:
+        if step.primitive in (STOP, LIVE):
             names[step.outs[0]] = operands[0]
         else:
             outs, remat = step.outs, step.remat
@@ -297,6 +326,15 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
     inputs = (*program.inputs, *(variable for _, variable in arrays.values()))
     found = Program(program.name, inputs, tuple(steps), outputs)
     return found, [array for array, _ in arrays.values()]
+
+
+def _states_derivatives(step: Instruction) -> bool:
+    primitive = step.primitive
+    return (
+        isinstance(primitive, HigherOrder)
+        and primitive not in (STOP, LIVE)
+        and primitive not in LOWERED
+    )
 
 
 def _is_row(array: Any, row: Variable) -> bool:

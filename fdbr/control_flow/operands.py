@@ -10,6 +10,7 @@ from fdbr.control_flow.body_tracing import example
 from fdbr.core.array_modules import owner
 from fdbr.core.devices import is_host
 from fdbr.ops.declare.unbroadcast import dtype_of, shape_of
+from fdbr.pytrees.dtypes import is_short
 from fdbr.transforms.custom_call import zero_like
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "examples",
     "for_each",
     "own_memory",
+    "rounded",
     "scalar",
+    "sum_start",
     "taker",
     "there",
     "zero",
@@ -68,6 +71,18 @@ def zero(value: Any) -> Any:
     """Return zero like a leaf; for a Python number, of the dtype of its cotangents."""
     zero = zero_like(value)
     return np.dtype(type(value)).type(0) if type(zero) is float else zero
+
+
+def sum_start(value: Any) -> Any:
+    """Return zero for a sum of cotangents, which is accumulated in at least float32."""
+    start = zero(value)
+    return start.astype(np.float32) if is_short(start.dtype) else start
+
+
+def rounded(total: Any, value: Any) -> Any:
+    """Round a sum of cotangents to the dtype of the value."""
+    dtype = dtype_of(zero(value))
+    return total if dtype_of(total) == dtype else ops.astype(total, dtype)
 
 
 def taker(leaves: Leaves) -> Callable[[int], list[Any]]:

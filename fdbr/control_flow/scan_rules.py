@@ -17,7 +17,9 @@ from fdbr.control_flow.operands import (
     examples,
     for_each,
     own_memory,
+    rounded,
     scalar,
+    sum_start,
     taker,
     there,
     zero,
@@ -203,7 +205,8 @@ def _cotangents(
         for out, ct, one in zip(outs, cotangents, active, strict=False)
         if one
     ]
-    sums = [zero(value) for value, own in zip(consts, own_consts, strict=True) if own]
+    owned = [value for value, own in zip(consts, own_consts, strict=True) if own]
+    sums = list(map(sum_start, owned))
     rows = [*saved, *xs, *(ct for ct in cotangents[scan.carried :] if ct is not None)]
     found = _scanned(
         body, scan, base, [*starts, *sums], rows, consts, not scan.reverse, len(starts) + len(sums)
@@ -213,7 +216,7 @@ def _cotangents(
     for one, own in zip(active, own_carry, strict=True):
         slope = next(of_carry) if one else None
         result += [slope] if own else []
-    of_consts = [next(of_sums) for _ in sums]
+    of_consts = [rounded(next(of_sums), value) for value in owned]
     return [*result, *of_sums, *of_consts]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.compiler.capture.tracers import capturing
 from fdbr.control_flow.body_tracing import NoBodyError, check
-from fdbr.control_flow.carry import check_carry, first_carry, kept, settled
+from fdbr.control_flow.carry import check_carry, first_carry, is_weak, kept, settled
 from fdbr.control_flow.while_rules import While, apply
 from fdbr.core.tracer import holds
 from fdbr.errors.checks import describe, integer
@@ -60,7 +60,7 @@ def while_loop(
         and dtypes of ``val``.
     init_val
         The first value, a tree of arrays and numbers; Python numbers take the dtype that the first
-        iteration gives them.
+        iteration gives them.  Without an iteration, ``body_fun`` is run once to find it out.
     checkpoint
         `None`, or after how many iterations the value is stored for a backward pass, which runs
         the iterations between again; nothing else is stored then.  In a jitted function it is not
@@ -102,8 +102,10 @@ def _loop(cond_fun: Any, body_fun: Any, init_val: Any, checkpoint: int | None) -
     if checkpoint is None:
         return tree.map(kept, _iterations(cond_fun, body_fun, None, val)[0])
     most = integer("fdbr.while_loop", "checkpoint", checkpoint, least=1)
-    if _holds(cond_fun(val)):  # Python numbers take their dtypes before the first segment
-        val, _ = settled(lambda val: (body_fun(val), None), val)
+    if not _holds(cond_fun(val)):
+        return tree.map(kept, _without_iteration(body_fun, val))
+    # Python numbers take their dtypes before the first segment.
+    val, _ = settled(lambda val: (body_fun(val), None), val)
     run = recomputed(functools.partial(_iterations, cond_fun, body_fun, most))
     goes_on = True
     while goes_on:
@@ -133,7 +135,7 @@ def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
             raise NoBodyError(f"its body raises {type(error).__name__}") from error
         return tree.unflatten(form, loop.body.outs[: form.num_leaves]), loop
 
-    val, (made, loop) = settled(iteration, val)
+    val, (made, loop) = settled(iteration, val, runs=False)
     check_carry("while_loop", "body_fun", val, made)
     leaves = tree.leaves(val)
     if loop.body.is_checked:
@@ -177,7 +179,18 @@ def _iterations(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tup
             old, (val, _) = settled(lambda val: (body_fun(val), None), old)
         check_carry("while_loop", "body_fun", old, val)
         count += 1
-    return val, False
+    return val if count else _without_iteration(body_fun, val), False
+
+
+def _without_iteration(body_fun: Any, val: Any) -> Any:
+    """Return the first value with the dtypes that Python numbers would take, as if compiled."""
+    if not any(map(is_weak, tree.leaves(val))):
+        return val
+    try:
+        with np.errstate(all="ignore"):  # it is run only to find out dtypes
+            return settled(lambda val: (body_fun(val), None), val, runs=False)[0]
+    except Exception:  # such as of an index out of bounds, which only an iteration would raise
+        return val
 
 
 def _holds(answer: Any) -> bool:

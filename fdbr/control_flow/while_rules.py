@@ -7,7 +7,6 @@ to none of these programs.
 """
 
 import contextlib
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,15 +14,15 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.compiler.capture.tracers import capturing
-from fdbr.control_flow.body_tracing import Body, Step, evaluate, example, stage
-from fdbr.control_flow.operands import for_each, own_memory, scalar, zero
-from fdbr.core.tracer import Trace, stop_gradient
+from fdbr.control_flow.body_tracing import Body, StageTrace, Step, evaluate, example, stage
+from fdbr.control_flow.operands import for_each, own_memory, rounded, scalar, sum_start, zero
+from fdbr.core.tracer import Trace, innermost, stop_gradient
 from fdbr.pytrees.structure import is_inexact
 from fdbr.transforms.jvp import jvp
 from fdbr.transforms.vjp import vjp
-from fdbr.transforms.vmap import BatchTrace, BatchTracer, on_batch
+from fdbr.transforms.vmap import BatchTrace, on_batch
 
-__all__ = ["BACK", "WHILE", "While", "apply"]
+__all__ = ["BACK", "LIVE", "WHILE", "While", "apply"]
 
 Leaves = Sequence[Any]
 Function = Callable[[list[Any]], list[Any]]
@@ -98,11 +97,16 @@ class While:
         carry, consts, _ = self.takes(operands)
         return evaluate(self.body.program, [*carry, *consts])
 
+    def differentiable(self, operands: Leaves) -> list[Any]:
+        """The next carry, for a transformation that differentiates."""
+        carry, consts, _ = self.takes(operands)
+        return evaluate(self.body.program, [*carry, *consts], _DIFFERENTIATED)
+
     def unrolled(self, operands: Leaves) -> list[Any]:
         """The loop as one of Python."""
         carry, consts = list(operands[: self.carried]), operands[self.carried :]
         while bool(self.goes_on([*carry, *consts])):
-            carry = self.iteration([*carry, *consts])
+            carry = self.differentiable([*carry, *consts])
         return carry
 
     def __repr__(self) -> str:
@@ -186,7 +190,8 @@ def _run_back(xp: Any, *operands: Any, loop: While, wanted: tuple[bool, ...]) ->
     # what the condition alone takes has no derivative
     own = wanted[loop.carried : loop.carried + len(consts)]
     active = [is_inexact(leaf) for leaf in carry]
-    sums = [scalar(zero(value)) for value, one in zip(consts, own, strict=True) if one]
+    owned = [value for value, one in zip(consts, own, strict=True) if one]
+    sums = [scalar(sum_start(value)) for value in owned]
     *iterations, _ = _carries(loop, values)
     if iterations:
         code = _back_of(loop, active, own, iterations[0], consts, derivatives, sums)
@@ -200,7 +205,7 @@ def _run_back(xp: Any, *operands: Any, loop: While, wanted: tuple[bool, ...]) ->
     for one, mine in zip(active, wanted, strict=False):
         slope = next(of_carry) if one else None
         result += [slope] if mine else []
-    result += list(of_consts)
+    result += map(rounded, of_consts, owned)
     result += [zero(v) for v, one in zip(values, wanted, strict=True) if one][len(result) :]
     return own_memory(result, operands)
 
@@ -227,7 +232,7 @@ def _back_of(
         def iteration(*moved: Any) -> list[Any]:
             new = iter(moved)
             full = [next(new) if one else v for one, v in zip(flags, point, strict=True)]
-            outs = evaluate(loop.body.program, full)
+            outs = evaluate(loop.body.program, full, _DIFFERENTIATED)
             return [out for out, one in zip(outs, active, strict=True) if one]
 
         found = vjp(iteration, *(v for v, one in zip(point, flags, strict=True) if one))[1](given)
@@ -269,7 +274,7 @@ def _forward(trace: Trace, values: Leaves, tangents: Leaves, loop: While) -> Any
         given = iter([*leaves[count : count + more], *leaves[count + more + len(consts) :]])
         tangent_out = tuple(next(given) if one else None for one in flags)
         out, derivatives = jvp(
-            lambda *full: loop.iteration(full), tuple(plain(leaves)), tangent_out
+            lambda *full: loop.differentiable(full), tuple(plain(leaves)), tangent_out
         )
         return [*out, *(s for s, one in zip(derivatives, active, strict=True) if one)]
 
@@ -300,18 +305,27 @@ def _batched(
     """The loop over a whole batch, its operands, and of which leaves there is a batch."""
     own = list(mine)
 
-    def cond(leaves: list[Any]) -> list[Any]:
+    def goes_on(leaves: list[Any]) -> tuple[Any, bool]:
         outs, mine = on_batch(lambda given: [loop.goes_on(given)], size, leaves, own)
-        return [ops.any(outs[0])] if mine[0] else outs
+        return outs[0], mine[0]
+
+    def cond(leaves: list[Any]) -> list[Any]:
+        live, differs = goes_on(leaves[: len(own)])
+        return [ops.any(live) if differs else live]
 
     def body(leaves: list[Any]) -> list[Any]:
-        outs, mine = on_batch(functools.partial(_masked, loop), size, leaves, own)
+        leaves, safe = leaves[: len(own)], leaves[len(own) :]
+        live, differs = goes_on(leaves)
+        given = _of_live_examples(live, leaves, own, safe) if differs and size else leaves
+        outs, mine = on_batch(loop.iteration, size, given, own)
         for i, one in enumerate(mine):
-            if one and not own[i]:
+            if (one or differs) and not own[i]:
                 own[i] = True
                 raise _MoreInBatchError
             if own[i] and not one:
                 outs[i] = for_each(outs[i], size)
+            if differs:
+                outs[i] = ops.where(_as_column(live, outs[i]), outs[i], leaves[i])
         return outs
 
     while True:
@@ -319,30 +333,65 @@ def _batched(
             for_each(v, size) if one and not had else v
             for v, one, had in zip(values, own, mine, strict=True)
         ]
+        live, differs = goes_on(given)
+        safe = _first_live_example(live, given, own) if differs and size else []
         try:
-            new = While(cond, body, given[: loop.carried], given[loop.carried :], True)
-            return new, [*given, *new.found], own
+            new = While(cond, body, given[: loop.carried], [*given[loop.carried :], *safe], True)
+            return new, [*given, *safe, *new.found], own
         except _MoreInBatchError:
             continue
 
 
-def _masked(loop: While, leaves: Leaves) -> list[Any]:
-    """A turn after which an example that has ended has what it had.
-
-    No derivative comes out of the turn of such an example, be it infinite: what the turn is given
-    is a constant then.
-    """
-    goes_on = loop.goes_on(leaves)
-    if type(goes_on) is not BatchTracer:
-        return loop.iteration(leaves)
-    given = [
-        ops.where(goes_on, leaf, stop_gradient(leaf))
-        if type(leaf) is BatchTracer and is_inexact(leaf)
-        else leaf
-        for leaf in leaves
+def _first_live_example(live: Any, leaves: Leaves, own: Sequence[bool]) -> list[Any]:
+    first = ops.reshape(ops.argmax(live), (1,))
+    return [
+        ops.take(stop_gradient(leaf), first, axis=0)
+        for leaf, one in zip(leaves, own, strict=True)
+        if one
     ]
-    outs = loop.iteration(given)
-    return [ops.where(goes_on, out, old) for out, old in zip(outs, leaves, strict=False)]
+
+
+def _of_live_examples(live: Any, leaves: Leaves, own: Sequence[bool], safe: Leaves) -> list[Any]:
+    given = iter(safe)
+    return [
+        LIVE.apply(leaf, _as_column(live, leaf), next(given))[0] if one else leaf
+        for leaf, one in zip(leaves, own, strict=True)
+    ]
+
+
+def _as_column(live: Any, leaf: Any) -> Any:
+    """Return a flag for each example in a shape that broadcasts with a batch."""
+    return ops.reshape(live, (-1,) + (1,) * (len(leaf.shape) - 1))
+
+
+class _Live(Step):
+    """What an iteration gets of a batch: `LIVE.apply(leaf, live, safe)`.
+
+    Examples that have ended get the first values of a live example if the iteration is
+    differentiated, because a cotangent of zero times infinity is NaN.  Otherwise nothing needs to
+    be replaced, because their results are discarded.
+    """
+
+    __slots__ = ()
+
+    def apply(self, *operands: Any) -> Any:
+        if isinstance(innermost(operands), StageTrace | BatchTrace):
+            return super().apply(*operands)
+        return operands[:1]
+
+
+def _batch_live(trace: BatchTrace, values: Leaves, mine: Sequence[bool]) -> Any:
+    full = [v if own else for_each(v, trace.size) for v, own in zip(values, mine, strict=True)]
+    return LIVE.apply(*full), [True]
+
+
+def _of_live(leaf: Any, live: Any, safe: Any) -> tuple[Any]:
+    return (ops.where(live, leaf, safe),)
+
+
+LIVE = _Live("live", lambda xp, leaf, live, safe: (leaf,), batch=_batch_live)
+_DIFFERENTIATED = {LIVE: _of_live}
+"""What replaces primitives in an iteration that is differentiated."""
 
 
 def _batch(trace: BatchTrace, values: Leaves, mine: Sequence[bool], loop: While) -> Any:
@@ -370,7 +419,7 @@ def _batch_back(
         for_each(s, trace.size) if own[i] and not had else s
         for s, had, i in zip(values[count:], mine[count:], active, strict=True)
     ]
-    wanted = (*wanted, *(False for _ in new.found))
+    wanted = (*wanted, *(False for _ in given[count:]))
     found = BACK.apply(*given, *derivatives, loop=new, wanted=wanted)
     return found, [True] * len(found)
 

@@ -8,8 +8,10 @@ from typing import Any
 import attrs
 
 from fdbr import ops, tree
+from fdbr.control_flow.body_tracing import Body, StageTrace, Step, evaluate, stage
+from fdbr.control_flow.operands import examples
 from fdbr.core.higher_order import HigherOrder
-from fdbr.core.tracer import Trace, Tracer, replaying, stop_gradient
+from fdbr.core.tracer import Trace, Tracer, innermost, replaying, stop_gradient
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.declare.batches import spread
@@ -298,15 +300,102 @@ def _batch(trace: BatchTrace, values: Leaves, batched: Sequence[bool], problem: 
     return [*found, info], [True] * (len(found) + 1)
 
 
+def _capture(trace: Trace, operands: Leaves, problem: _Problem) -> tuple[Any, ...]:
+    if isinstance(trace, StageTrace):
+        return _staged(trace, problem)
+    return _iterated(problem, operands)
+
+
 _CG = HigherOrder(
     "cg",
     lambda xp, *operands, problem: _iterated(problem, operands),
     reverse=_reverse,
     forward=_forward,
     batch=_batch,
-    capture=lambda trace, operands, problem: _iterated(problem, operands),
+    capture=_capture,
 )
 """The solution of a problem, and ``info``.  Its operands are the residual and where to start."""
+
+
+# --- in the body of a loop ------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class _Equation:
+    """A problem whose traced values are operands: ``(*b, *x, tol, atol, *found)``.
+
+    Attributes
+    ----------
+    A, M
+        The programs of the operators.  Values that they capture are the operands ``found``.
+    steps, lead
+        As in `_Problem`.
+    """
+
+    A: Body
+    M: Body | None
+    steps: int
+    lead: int
+
+    def problem(self, operands: Leaves) -> _Problem:
+        given = iter(operands)
+
+        def take(count: int) -> Leaves:
+            return [next(given) for _ in range(count)]
+
+        def operator(body: Body) -> Operator:
+            found = take(len(body.found))
+            return lambda v: evaluate(body.program, [*v, *found])
+
+        count = len(self.A.outs)
+        b, x, (tol, atol) = take(count), take(count), take(2)
+        A, M = operator(self.A), self.M and operator(self.M)
+        return _Problem(A, M, b, x, (tol, atol, self.steps), self.lead)
+
+    def __repr__(self) -> str:
+        return f"<operator of {len(self.A.program.steps)} steps>"
+
+
+class _StagedCG(Step):
+    """`cg` in the body of a loop, which is solved when the loop has been transformed."""
+
+    __slots__ = ()
+
+    def apply(self, *operands: Any, equation: _Equation) -> Any:
+        if isinstance(innermost(operands), StageTrace):
+            return super().apply(*operands, equation=equation)
+        found, info = _solved(equation.problem(list(operands)))
+        return *found, info
+
+
+def _solve_equation(xp: Any, *operands: Any, equation: _Equation) -> tuple[Any, ...]:
+    found, info = _solved(equation.problem(list(operands)))
+    return *found, info
+
+
+_STAGED = _StagedCG("cg", _solve_equation)
+
+
+def _staged(trace: Trace, problem: _Problem) -> tuple[Any, ...]:
+    """Record the equation as a step, because the rules of `_CG` are applied later."""
+    shown = examples(problem.x)
+    bodies = [stage(f, shown) for f in (problem.A, problem.M) if f]
+    # The traces inside of the body have been taken off already: `_differentiated` has the rest.
+    found = [_lowered_to(trace, leaf) for body in bodies for leaf in body.found]
+    for body in bodies:
+        body.forget()
+    tol, atol, steps = problem.limits
+    equation = _Equation(bodies[0], bodies[1] if problem.M else None, steps, problem.lead)
+    outs: tuple[Any, ...] = _STAGED.apply(
+        *problem.b, *problem.x, tol, atol, *found, equation=equation
+    )
+    return outs
+
+
+def _lowered_to(trace: Trace, leaf: Any) -> Any:
+    while isinstance(leaf, Tracer) and leaf._trace.level > trace.level:
+        leaf = leaf._trace.lower(leaf)
+    return leaf
 
 
 # --- the method ---------------------------------------------------------------------

@@ -162,12 +162,16 @@ def fixed_point(
     f
         A pure function, which returns a tree in the form of ``x0``.
     method
-        ``"iteration"``, the default, which applies ``f`` until nothing changes, and if that does
-        not happen continues from there by Newton's method (up to 500 unknowns); or one of those of
-        `root`, for ``f(x) - x``.
+        ``"iteration"``, the default, which applies ``f`` until ``x`` is within ``tol``.  If that
+        does not happen, Newton's method continues from the vector with the least ``f(x) - x`` (up
+        to 500 unknowns).  Or a method of `root`, for ``f(x) - x``.
+    tol
+        How far ``x`` may be from the solution, relative to ``1 + norm(x)``.  The distance is
+        estimated from the rate of convergence.  By default the iteration goes on until only
+        rounding changes ``x``.
     maxiter
         How many iterations there may be; 1000 by default.
-    x0, args, tol, throw
+    x0, args, throw
         As for `root`, as are result and errors.
 
     >>> import fdbr, numpy as np
@@ -185,7 +189,8 @@ def fixed_point(
     def search(r: Any, start: Any) -> tuple[Any, Any, Any]:
         if method != "iteration":
             return _search(problem, r, start, method)
-        return iterated(r, start, 1000 if problem.maxiter is None else problem.maxiter)
+        most = 1000 if problem.maxiter is None else problem.maxiter
+        return iterated(r, start, most, 0.0 if tol is None else problem.tol)
 
     problem.residual = residual
     problem.contracting = True

@@ -20,10 +20,11 @@ from fdbr.transforms.custom_rules import custom_vjp
 from fdbr.transforms.jacobians import jacfwd
 from fdbr.transforms.vjp import stop_gradient, vjp
 
-__all__ = ["DENSE", "depending", "lowest", "symmetric_solution"]
+__all__ = ["DENSE", "LOST", "depending", "lowest", "symmetric_solution"]
 
 DENSE = 500  # unknowns up to which the matrix of an equation is formed
 _CONTRACTIONS = 1000  # of the iteration of a derivative, as many as `fixed_point` makes by itself
+LOST = 1e150  # a change from which on an iteration does not converge
 _EXACT = 1e-8  # the relative error up to which linear equations are solved
 
 Residual = Callable[[Any, Any], Any]
@@ -218,7 +219,7 @@ def _contracted(product: Callable[[Any], Any], b: Any, captured: Any) -> tuple[A
         ends = (size >= best) & (size <= 1e-12 * ops.max(abs(v)))
         rests = ends | (size == 0.0)
         # NaN, and an iteration that converges too slowly, are left to the direct solution.
-        lost = choose(size < np.inf, count >= _CONTRACTIONS, True)
+        lost = choose(size < LOST, count >= _CONTRACTIONS, True)
         state = choose(rests, 1.0, choose(lost, 2.0, 0.0))
         return choose(rests, v, v + change), ops.minimum(best, size), count + 1.0, state
 

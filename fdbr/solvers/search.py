@@ -12,7 +12,7 @@ from fdbr.core.devices import is_host, scipy_of
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, integer, name_of, named_as
 from fdbr.solvers.host import checked, plain
-from fdbr.solvers.implicit import DENSE, depending, symmetric_solution
+from fdbr.solvers.implicit import DENSE, LOST, depending, symmetric_solution
 from fdbr.solvers.running import check_captured, choose, compute, loop
 from fdbr.solvers.unknowns import Unknowns, real_vector
 from fdbr.transforms.jacobians import jacfwd
@@ -192,10 +192,14 @@ class Residual:
         return ops.where(finite, step, np.nan), choose(finite, unexplained, np.inf)
 
 
-def iterated(residual: Residual, x: Vector, most: int) -> tuple[Vector, Any, Any]:
-    """Apply ``x + residual(x)`` until what changes is rounding, or it does not come to rest.
+def iterated(residual: Residual, x: Vector, most: int, tol: float) -> tuple[Vector, Any, Any]:
+    """Apply ``x + residual(x)`` until ``x`` is within a tolerance, or only rounding changes it.
 
-    The results are the last vector, the number of iterations, and whether it came to rest.
+    The error is estimated from the rate at which changes become smaller.  With a tolerance of 0
+    the iteration goes on until only rounding changes ``x``.
+
+    The results are a vector, the number of iterations, and whether it is a solution.  If it is
+    not, the vector is the one with the least residual.
     """
     if not x.shape[0]:
         return x, 0, True
@@ -205,22 +209,30 @@ def iterated(residual: Residual, x: Vector, most: int) -> tuple[Vector, Any, Any
         return (state == 0.0) & (count < most)
 
     def step(carry: Any) -> Any:
-        x, first, best, count, _ = carry
+        x, least, first, best, before, ratio, count, _ = carry
         change = residual.at(x)
         size = ops.max(abs(change))
-        ends = (size >= best) & (size <= 1e-12 * (1.0 + ops.max(abs(x))))
+        scale = 1.0 + ops.max(abs(x))
+        ends = (size >= best) & (size <= 1e-12 * scale)
         first = choose(count == 0.0, size, first)
         # What does not become smaller from the first iteration on is no contraction.
         rests = (ends & (best < first)) | (size == 0.0)
+        least = choose(size < best, x, least)
         best = ops.minimum(best, size)
-        fine = size < np.inf
+        fine = size < LOST
+        slower, ratio = ratio, size / before
+        slower = ops.maximum(slower, ratio)
+        near = fine & (slower < 1.0) & (slower * size <= tol * scale * (1.0 - slower))
         x = choose(rests | ends, x, choose(fine, x + change, x))
-        state = choose(rests, 1.0, choose(ends, 2.0, choose(fine, 0.0, 2.0)))
-        return x, first, best, count + 1.0, state
+        found = rests | near
+        state = choose(found, 1.0, choose(ends, 2.0, choose(fine, 0.0, 2.0)))
+        least = choose(found, x, least)
+        return x, least, first, best, size, ratio, count + 1.0, state
 
-    carry = x, 0.0, np.inf, 0.0, 0.0
-    x, _, _, count, state = loop(moving, step, carry, residual.args)
-    return x, count, state == 1.0
+    # The ratio of two changes is not known before the second iteration.
+    carry = x, x, 0.0, np.inf, np.nan, np.inf, 0.0, 0.0
+    _, least, *_, count, state = loop(moving, step, carry, residual.args)
+    return least, count, state == 1.0
 
 
 def _polished(residual: Residual, x: Vector, first: Any, known: Any) -> tuple[Vector, Any, Any]:

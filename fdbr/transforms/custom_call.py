@@ -25,7 +25,7 @@ from fdbr.transforms.vjp import vjp
 from fdbr.transforms.vmap import BatchTrace, BatchTracer, batches, vectorised
 from fdbr.transforms.vmap_divergence import SubBatch, join
 
-__all__ = ["CALL", "Call", "Zero", "apply", "zero_like"]
+__all__ = ["CALL", "Call", "Zero", "apply", "captured_tracers", "zero_like"]
 
 Leaves = Sequence[Any]
 
@@ -132,9 +132,14 @@ class _CustomCall(HigherOrder):
 
 def _captured_batch(call: Call, top: Trace) -> BatchTrace | None:
     """The innermost batch that runs within a trace, and of which the call captured values."""
-    traces = [tracer._trace for tracer in _closed_over((call.function, call.rules), set())]
+    traces = [tracer._trace for tracer in captured_tracers(call)]
     found = [trace for trace in traces if trace.level > top.level and _is_new(call, trace)]
     return max(found, key=lambda trace: trace.level, default=None)
+
+
+def captured_tracers(call: Call) -> Iterator[Tracer]:
+    """Yield the traced values that the functions of a call closed over."""
+    return _closed_over((call.function, call.rules), set())
 
 
 def _is_new(call: Call, trace: Trace) -> bool:

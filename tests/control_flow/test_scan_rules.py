@@ -75,7 +75,7 @@ def test_a_body_is_run_once_whatever_the_trip_count(length, checkpoint):
 def test_decisions_on_values_around_the_loop_are_decisions_of_the_function():
     def f(n, w, xs):
         step = lambda h, x: ((h * w if n > 2 else h + w) + x, None)
-        return fdbr.scan(step, 0.0, xs)[0]
+        return fdbr.scan(step, np.float64(0.0), xs)[0]
 
     jitted = fdbr.jit(fdbr.grad(f, 1))
     xs = np.array([1.0, 2.0, 3.0])

@@ -301,3 +301,29 @@ def test_of_no_unknowns_the_minimum_is_the_value():
     value = lambda a: fdbr.minimize(lambda x, a: ops.sum(x**2) + a, np.zeros(0), a).value
     assert (value(2.0), fdbr.grad(value)(2.0)) == (2.0, 1.0)
     assert fdbr.odeint(lambda y, t: -y, np.zeros((0, 2)), np.array([0.0, 1.0])).shape == (2, 0, 2)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-8])
+@pytest.mark.parametrize("factor", [0.5, 0.9, -0.9, 0.001])
+def test_a_fixed_point_is_iterated_up_to_the_tolerance(factor, tol):
+    f = lambda x, a: a * x + 1
+    find = lambda x, a: fdbr.fixed_point(f, x, a, tol=tol)
+    for g in (find, fdbr.jit(find)):
+        found = g(0.0, factor)
+        right = 1 / (1 - factor)
+        assert found.converged
+        assert abs(found.x - right) <= 1.01 * tol * (1 + abs(right))
+        # The first change is 1, and each is a factor smaller.  So many changes add up to tol.
+        rate = abs(factor)
+        needed = np.log(tol * (1 + abs(right)) * (1 - rate)) / np.log(rate)
+        assert found.iterations <= needed + 4
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("factor", [3.0, -2.0, 50.0])
+def test_newtons_method_finds_the_fixed_point_from_which_an_iteration_diverges(factor):
+    f = lambda x, a: a * x + 1
+    x = lambda a: fdbr.fixed_point(f, 0.0, a).x
+    for g in (x, fdbr.jit(x)):
+        np.testing.assert_allclose(g(factor), 1 / (1 - factor))
+        np.testing.assert_allclose(fdbr.grad(g)(factor), 1 / (1 - factor) ** 2)

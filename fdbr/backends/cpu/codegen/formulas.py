@@ -70,13 +70,13 @@ class Formula:
 
 
 def is_elementwise(step: Instruction) -> bool:
-    """Return whether a kernel can do a step element by element."""
-    return formula_of(step) is not None
+    """Return whether a kernel can do a step on arrays or scalars element by element."""
+    return not step.outs[0].kind.is_number and formula_of(step) is not None
 
 
 def is_total(step: Instruction) -> bool:
     """Return whether a kernel can do a step for all values of its operands."""
-    found = formula_of(step)
+    found = formula_of(step) if is_elementwise(step) else None
     return found is not None and found.condition is None
 
 
@@ -85,7 +85,7 @@ def formula_of(step: Instruction) -> Formula | None:
     if step.several or len(step.outs) != 1 or not step.primitive.facts.elementwise:
         return None
     out = step.outs[0].kind
-    if out.dtype not in CODES or out.is_number:
+    if out.dtype not in CODES:
         return None
     try:
         keys = tuple([_key(operand) for operand in step.operands])

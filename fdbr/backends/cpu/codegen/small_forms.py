@@ -10,7 +10,7 @@ import numpy as np
 from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.backends.cpu.codegen.matrix_forms import MATRIX_FORMS
 from fdbr.backends.cpu.codegen.small_writer import Writer, stored_from
-from fdbr.backends.cpu.codegen.written import literal, stored
+from fdbr.backends.cpu.codegen.written import checked, literal, stored
 from fdbr.backends.cpu.exec.views import Look, looked, sliced, steps_of
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
@@ -357,7 +357,7 @@ _INFIX = {
 _OVERFLOWS = {
     "+": "(({0} ^ {2}) & ({1} ^ {2})) < 0",
     "-": "(({0} ^ {1}) & ({0} ^ {2})) < 0",
-    "*": f"(abs({{0}}) >= {1 << 31}) | (abs({{1}}) >= {1 << 31})",
+    "*": " | ".join(f"({{{i}}} >= {1 << 31}) | ({{{i}}} <= {-1 << 31})" for i in (0, 1)),
 }
 """Conditions under which a result of integers may not be the exact one, which Python computes."""
 
@@ -378,6 +378,14 @@ def is_of_numbers(step: Any) -> bool:
     return out.type in (int, float)
 
 
+def _number(writer: Writer, operand: Any, code: str) -> str:
+    """Return a number in a dtype; float64 has Python integers of any size, rounded."""
+    if type(operand) is not Variable:
+        return literal(float(operand) if code == "f8" else checked(operand), code)
+    text = writer.look(operand).at([], 0)
+    return text if code == CODES[operand.kind.dtype] else f"{code}({text})"
+
+
 def write_number(writer: Writer, step: Instruction) -> None:
     """Emit the statements of a step of Python numbers."""
     if step.primitive in _DIVISIONS:
@@ -385,14 +393,10 @@ def write_number(writer: Writer, step: Instruction) -> None:
         return
     sign, code = _INFIX[step.primitive], CODES[step.outs[0].kind.dtype]
     kinds = list(map(kind_of, step.operands))
-    given = [
-        writer.look(x).at([], 0) if type(x) is Variable else literal(x, CODES[kind.dtype])
-        for x, kind in zip(step.operands, kinds, strict=True)
-    ]
     whole = all(kind.type is int for kind in kinds)
+    floats = code != "b1" and not whole
+    given = [_number(writer, x, "f8" if floats else CODES[kind_of(x).dtype]) for x in step.operands]
     target = writer.target(step.outs[0]).place([])
-    if code != "b1" and not whole:
-        given = [f"f8({text})" for text in given]
     names = [f"x{i}" for i in range(len(given))]
     writer.lines += [f"{name} = {text}" for name, text in zip(names, given, strict=True)]
     result = f"{names[0]} {sign} {names[1]}"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.element_code import cost
-from fdbr.backends.cpu.codegen.formulas import CODES, is_elementwise
+from fdbr.backends.cpu.codegen.formulas import CODES, formula_of, is_elementwise
 from fdbr.backends.cpu.codegen.small_forms import form_of
 from fdbr.backends.cpu.codegen.small_writer import Writer
 from fdbr.backends.cpu.codegen.written import Output, Written, literal, store, stored
@@ -38,12 +38,24 @@ def is_plain_loop(step: Instruction, in_loop: bool = False) -> bool:
         return False
     if not all(kind.is_number or _is_numpy(kind) for kind in kinds):
         return False
-    if any(out.kind.is_number for out in step.outs):
-        return False
     form = form_of(step)
+    if any(out.kind.is_number for out in step.outs):
+        return in_loop and form is None and _is_of_floats(step)
     if form is None:
         return is_elementwise(step)
     return (in_loop or not form.only_in_loops) and form.fits(step)
+
+
+def _is_of_floats(step: Instruction) -> bool:
+    """Return whether a step computes a Python float, or a truth value, as NumPy does of float64."""
+    types = {kind_of(operand).type for operand in step.operands}
+    out = step.outs[0]
+    if not types <= {float, bool, int} or float not in types or formula_of(step) is None:
+        return False
+    if out.kind.type is float:
+        return True
+    # Python does not round integers for comparisons.
+    return out.kind.type is bool and int not in types
 
 
 def _is_numpy(kind: Any) -> bool:

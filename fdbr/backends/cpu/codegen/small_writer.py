@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr.backends.cpu.codegen.element_code import Elements
 from fdbr.backends.cpu.codegen.formulas import CODES
-from fdbr.backends.cpu.codegen.written import Output
+from fdbr.backends.cpu.codegen.written import Output, checked
 from fdbr.backends.cpu.exec.views import Look, steps_of
 from fdbr.compiler.ir.program import Small, Variable, kind_of
 
@@ -36,10 +36,10 @@ class Writer:
         self.scratch: dict[str, int] = {}
 
     def look(self, operand: Any) -> Look:
-        """Return the view of an operand's elements."""
+        """Return the view of an operand's elements; raise as `checked`."""
         key = operand if type(operand) is Variable else id(operand)
         if key not in self.looks:
-            kind = kind_of(operand)
+            kind = kind_of(checked(operand))
             name = f"a{len(self.inputs)}"
             self.inputs[key] = (name, operand)
             shape = kind.shape

@@ -8,7 +8,7 @@ from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.compiler.ir.program import Variable
 from fdbr.ops.declare.user_reductions import Combine
 
-__all__ = ["Join", "Output", "Written", "literal", "store", "stored"]
+__all__ = ["Join", "Output", "Written", "checked", "fits_word", "literal", "store", "stored"]
 
 
 @attrs.frozen
@@ -112,6 +112,24 @@ def stored(dtype: Any) -> str:
 def store(target: str, text: str, dtype: Any) -> str:
     """Return the statement that stores an element."""
     return f"{target} = {f'u1({text})' if CODES[dtype] == 'b1' else text}"
+
+
+def checked(value: Any) -> Any:
+    """Return a constant.
+
+    Raises
+    ------
+    OverflowError
+        If it is a Python integer that int64 does not hold.
+    """
+    if not fits_word(value):
+        raise OverflowError(f"int64 does not hold {value}")
+    return value
+
+
+def fits_word(value: Any) -> bool:
+    """Return whether a value is not a Python integer that int64 does not hold."""
+    return type(value) is not int or -(1 << 63) <= value < 1 << 63
 
 
 def literal(value: Any, code: str) -> str:

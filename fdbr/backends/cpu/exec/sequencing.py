@@ -10,7 +10,7 @@ import numpy as np
 from fdbr.backends.cpu.codegen.element_code import cost
 from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.backends.cpu.codegen.small_kernels import is_plain_loop, loop_weight
-from fdbr.backends.cpu.codegen.written import Written
+from fdbr.backends.cpu.codegen.written import Written, fits_word
 from fdbr.backends.cpu.exec.native_copies import ordered_look
 from fdbr.backends.cpu.exec.native_forms import NativeForms, parts_of
 from fdbr.backends.cpu.exec.views import Look, looked
@@ -129,6 +129,7 @@ class Natives:
             found = found and all(len({kind_of(x).dtype for x in three}) == 1 for three in same)
             found = found and all(kind.dtype in CODES and kind.size for kind in kinds)
             found = found and all(map(_is_plain_data, loop.data, data_inputs(loop)))
+            found = found and all(map(fits_word, (*step.operands, *loop.body.outputs)))
             for inner in loop.body.steps if found else ():
                 if not self.is_native(inner, made, whole=True):
                     found = False
