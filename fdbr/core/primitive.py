@@ -355,7 +355,7 @@ def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, A
     """Apply a primitive to nothing but Python numbers, which are weak and have no methods."""
     if primitive.kind in ("program", "higher-order"):  # which take numbers as they are
         return primitive.host(np, *args, **params)
-    if primitive.kind != "elementwise":
+    if primitive.kind != "elementwise" and primitive.facts.exact is None:
         return primitive.host(np, *[np.asarray(arg)[()] for arg in args], **params)
     out = primitive.host(np, *args, **params)
     return out.item() if hasattr(out, "item") else out
