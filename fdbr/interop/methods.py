@@ -150,7 +150,7 @@ def _equated(op: Callable[..., Any], x: Any, y: Any) -> Any:
     if hasattr(type(y), "__array_ufunc__") or x.__class__ in number_types:
         return NotImplemented
     objects = np.asarray(y)
-    if objects.dtype.kind == "O" and y is not None:
+    if (objects.dtype.kind == "O" and y is not None) or dtype_kind(x.dtype) not in "biufc":
         return op(x, objects)
     xp = array_module(x)
     return xp.full(np.broadcast_shapes(x.shape, objects.shape), op is ops.not_equal)[()]
