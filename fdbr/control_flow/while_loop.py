@@ -11,7 +11,7 @@ from fdbr.compiler.capture.tracers import capturing
 from fdbr.control_flow.body_tracing import NoBodyError
 from fdbr.control_flow.carry import check_carry, first_carry, kept, settled
 from fdbr.control_flow.while_rules import While, apply
-from fdbr.errors.checks import describe, integer
+from fdbr.errors.checks import describe, integer, is_interrupt
 from fdbr.errors.public import public
 from fdbr.transforms import harvest
 from fdbr.transforms.checkpoint import checkpoint as recomputed
@@ -130,6 +130,8 @@ def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
         try:
             loop = While(cond, body, tree.leaves(val), ())
         except Exception as error:  # running the loop raises a better one, if it has an iteration
+            if is_interrupt(error):
+                raise
             raise NoBodyError(f"its body raises {type(error).__name__}") from error
         return tree.unflatten(form, loop.body.outs), loop
 

@@ -11,7 +11,7 @@ from fdbr.core.devices import family
 from fdbr.core.observation import hook
 from fdbr.core.routine import Routine
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
-from fdbr.errors.checks import describe, number_types, refuse_other_kinds
+from fdbr.errors.checks import describe, is_interrupt, number_types, refuse_other_kinds
 from fdbr.errors.layer_path import placed
 from fdbr.errors.public import unexplained
 
@@ -183,6 +183,8 @@ class Primitive:
 
     def explain(self, error: Exception, args: Any) -> Exception:
         """The error of an array module, with the op and its operands named."""
+        if is_interrupt(error):
+            return error
         error = unexplained(error)
         if str(error).startswith("fdbr."):
             return error
