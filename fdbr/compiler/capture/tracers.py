@@ -27,7 +27,7 @@ from fdbr.compiler.ir.program import (
 from fdbr.compiler.ir.python_numbers import apply
 from fdbr.core.primitive import EXPLAINED, Primitive, host_types
 from fdbr.core.tracer import Trace, Tracer, ended, escaped, number_types, replay, stop_gradient
-from fdbr.core.tracer_methods import decided, refusing
+from fdbr.core.tracer_methods import ARRAYS_OF_TRACED, decided, refusing
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
@@ -53,10 +53,10 @@ _harmless = frozenset({"ignore", "warn", "print"})
 
 
 _refuse_array = refusing(
-    "conversion of {} to a NumPy array: a trace holds for whatever values the arguments have. "
-    "Use the functions of fdbr.ops or NumPy on it; to put it into an array B, write "
-    "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat. Where code must see the "
-    "numbers, x.tolist() gives them, and the trace then holds for them alone."
+    f"conversion of {{}} to a NumPy array. {ARRAYS_OF_TRACED}. NumPy calls no other library there, "
+    "and a trace holds for whatever values the arguments have. Use the functions of fdbr.ops or "
+    "NumPy on it; to put it into an array B, write B = ops.at(B)[key].set(x). If code must see the "
+    "numbers, x.tolist() gives them, and the trace then holds only for them."
 )
 
 
