@@ -303,9 +303,11 @@ class _Check:
             )
         if desired is None or not self._agrees(moving, desired):
             return ImpureError(
-                f"{what}Traced again, the function takes the same steps with the same constants, "
-                "so it gives different results in two runs: it draws random numbers, or reads "
-                "what it changes itself"
+                f"{what}Traced again, the function takes the same steps with the same constants. "
+                "Two cases are possible. Either it gives different results in two runs: it draws "
+                "random numbers, or reads what it changes itself. Or fdbr computes an operation "
+                "differently for traced values, which is a defect: please report it if two calls "
+                "under fdbr.disable_jit() give the same result"
             )
         return RuntimeError(
             f"{what}The steps that were traced give the function's own result, and the code that "
