@@ -11,7 +11,7 @@ from fdbr.core.devices import family
 from fdbr.core.observation import hook
 from fdbr.core.routine import Routine
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
-from fdbr.errors.checks import describe, number_types, refuse_other_kinds
+from fdbr.errors.checks import describe, is_interrupt, number_types, refuse_other_kinds
 from fdbr.errors.layer_path import placed
 from fdbr.errors.public import unexplained
 
@@ -183,6 +183,8 @@ class Primitive:
 
     def explain(self, error: Exception, args: Any) -> Exception:
         """The error of an array module, with the op and its operands named."""
+        if is_interrupt(error):
+            return error
         error = unexplained(error)
         if str(error).startswith("fdbr."):
             return error
@@ -355,7 +357,7 @@ def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, A
     """Apply a primitive to nothing but Python numbers, which are weak and have no methods."""
     if primitive.kind in ("program", "higher-order"):  # which take numbers as they are
         return primitive.host(np, *args, **params)
-    if primitive.kind != "elementwise":
+    if primitive.kind != "elementwise" and primitive.facts.exact is None:
         return primitive.host(np, *[np.asarray(arg)[()] for arg in args], **params)
     out = primitive.host(np, *args, **params)
     return out.item() if hasattr(out, "item") else out

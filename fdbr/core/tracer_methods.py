@@ -16,6 +16,7 @@ from fdbr.core.tracer import Tracer, is_differentiated, own, stop_gradient
 from fdbr.errors.checks import describe, refusal
 
 __all__ = [
+    "ARRAYS_OF_TRACED",
     "decided",
     "explain",
     "fixed",
@@ -199,10 +200,14 @@ def number(self: Any, kind: type, refuse: Callable[..., NoReturn]) -> Any:
 
 
 install("__complex__", lambda self: number(self, complex, _refuse_complex))
+ARRAYS_OF_TRACED = (
+    "Write ops.asarray([x, y]) for np.array([x, y]), ops.full(shape, x) for np.full(shape, x), and "
+    "fdbr.vmap(f)(x) for np.vectorize(f)(x)"
+)
 _refuse_array = refusing(
-    f"conversion of {{}} to a NumPy array: {_ADVICE}. To put it into an array B, write "
-    "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat; for np.float32(x), "
-    "x.astype(np.float32)."
+    f"conversion of {{}} to a NumPy array. {ARRAYS_OF_TRACED}. NumPy calls no other library there, "
+    f"and {_ADVICE}. To put it into an array B, write B = ops.at(B)[key].set(x); to join values, "
+    "ops.stack or ops.concat; for np.float32(x), x.astype(np.float32)."
 )
 
 

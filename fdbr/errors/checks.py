@@ -1,7 +1,9 @@
 """Argument checks, and how messages name functions and values."""
 
 import functools
+import inspect
 import operator
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ __all__ = [
     "index",
     "integer",
     "integers",
+    "is_interrupt",
     "is_refusal",
     "name_of",
     "named_as",
@@ -141,3 +144,28 @@ def refusal(error: Exception) -> Exception:
 def is_refusal(error: Exception) -> bool:
     """Whether `refusal` has marked an error."""
     return "is_refusal" in vars(error)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether the handler of a signal raised an error.
+
+    Such an error says nothing about the code that it interrupts.  Python calls a handler with the
+    interrupted frame as an argument, which no other call passes to the function that it calls.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        interrupted, trace = trace.tb_frame, trace.tb_next
+        code = trace.tb_frame.f_code
+        count = code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)
+        if count and _has_frame(trace.tb_frame, code.co_varnames, interrupted):
+            return True
+    return False
+
+
+def _has_frame(called: FrameType, names: tuple[str, ...], frame: FrameType) -> bool:
+    """Return whether a frame is among the arguments of a call."""
+    values = called.f_locals
+    return any(
+        value is frame or (type(value) is tuple and any(part is frame for part in value))
+        for value in (values.get(name) for name in names)
+    )

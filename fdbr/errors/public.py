@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import attrs
 import numpy as np
 
-from fdbr.errors.checks import describe
+from fdbr.errors.checks import describe, is_interrupt
 from fdbr.errors.layer_path import placed
 from fdbr.pytrees.classes import fields_of
 
@@ -197,6 +197,8 @@ def _explaining(function: Any, name: str, checked: bool) -> Any:
     """The same function, whose errors begin with a name."""
 
     def explain(error: Exception, given: dict[str, Any]) -> Exception:
+        if is_interrupt(error):
+            return error
         usual = {p.name: p.default for p in inspect.signature(function).parameters.values()}
         chosen = {key: value for key, value in given.items() if value is not usual[key]}
         explained = _explained(error, _asked(name, given), chosen)

@@ -1,6 +1,7 @@
 """Operators and methods of traced values: the functions of `fdbr.ops` by other names."""
 
 import numbers
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -46,7 +47,8 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "neg": ops.negative,
     "pos": ops.positive,
     "abs": ops.abs,
-    "invert": ops.bitwise_invert,
+    # Python's truth values are integers here, and those of NumPy are not.
+    "invert": lambda x: -1 - x if x.__class__ is bool else ops.bitwise_invert(x),
 }
 
 
@@ -73,7 +75,7 @@ def _operator(name: str, op: Callable[..., Any], other: Callable[..., Any]) -> C
     return forward
 
 
-def _reflected(name: str, op: Callable[..., Any]) -> Callable[..., Any]:
+def _reflected(name: str, op: Callable[..., Any], repeats: bool) -> Callable[..., Any]:
     primitive = getattr(op, "primitive", None)
 
     def backward(x: Any, y: Any) -> Any:
@@ -81,7 +83,7 @@ def _reflected(name: str, op: Callable[..., Any]) -> Callable[..., Any]:
         if primitive and kind in _numbers and x._trace.running:
             return x._trace.process(primitive, (y, x), _NO_PARAMS)
         if kind not in _known:
-            y = operand(x, y)
+            y = NotImplemented if repeats and _repeats(x, y) else operand(x, y)
         return NotImplemented if y is NotImplemented else op(y, x)
 
     backward.__name__ = backward.__qualname__ = name
@@ -95,9 +97,10 @@ def _combined(op: Callable[..., Any], x: Any, y: Any) -> Any:
 
 
 def operand(x: Any, y: Any) -> Any:
-    """The other operand as NumPy converts it beside an array, if it is numeric.
+    """Return the other operand as NumPy converts it next to an array, if it is numeric.
 
-    Sequences become arrays.  What is no array may itself know what to do with us.
+    Next to an array, sequences become arrays.  Next to a Python number they do not.  Other objects
+    may have an operator for traced values.
     """
     if isinstance(y, Tracer) or is_array(y):
         _known.add(type(y))
@@ -111,12 +114,29 @@ def operand(x: Any, y: Any) -> Any:
             return strong if dtype_kind(strong.dtype) in "biufc" else number(y)
     if isinstance(y, numbers.Rational) and not issubclass(x.__class__, np.ndarray):
         return float(y)
+    if x.__class__ in number_types:
+        return NotImplemented
     if hasattr(type(y), "__array_ufunc__") or isinstance(y, str | bytes | type(None)):
         return NotImplemented
     if isinstance(y, list | tuple) and holds_array(y):
         return ops.asarray(y)
     found = array_module(x).asarray(y)
     return found if dtype_kind(found.dtype) in "biufc" else NotImplemented
+
+
+def _multiplied(op: Callable[..., Any], x: Any, y: Any) -> Any:
+    """Return the product, unless Python is to repeat the other operand, which is a sequence."""
+    return NotImplemented if _repeats(x, y) else _combined(op, x, y)
+
+
+def _repeats(x: Any, y: Any) -> bool:
+    """Return whether ``x * y`` repeats a sequence, as it does for all scalars but 0-d arrays."""
+    return (
+        hasattr(y, "__mul__")
+        and hasattr(y, "__getitem__")  # which classes of enumerations have, and members do not
+        and not hasattr(type(y), "__array_ufunc__")
+        and not issubclass(x.__class__, np.ndarray)
+    )
 
 
 def _equated(op: Callable[..., Any], x: Any, y: Any) -> Any:
@@ -130,17 +150,17 @@ def _equated(op: Callable[..., Any], x: Any, y: Any) -> Any:
     if hasattr(type(y), "__array_ufunc__") or x.__class__ in number_types:
         return NotImplemented
     objects = np.asarray(y)
-    if objects.dtype.kind == "O" and y is not None:
+    if (objects.dtype.kind == "O" and y is not None) or dtype_kind(x.dtype) not in "biufc":
         return op(x, objects)
     xp = array_module(x)
     return xp.full(np.broadcast_shapes(x.shape, objects.shape), op is ops.not_equal)[()]
 
 
 for name, op in (_BINARY | _COMPARISONS).items():
-    other = _equated if name in ("eq", "ne") else _combined
+    other = {"eq": _equated, "ne": _equated, "mul": _multiplied}.get(name, _combined)
     install(f"__{name}__", _operator(f"__{name}__", op, other))
 for name, op in _BINARY.items():
-    install(f"__r{name}__", _reflected(f"__r{name}__", op))
+    install(f"__r{name}__", _reflected(f"__r{name}__", op, name == "mul"))
 for name, op in _UNARY.items():
     install(f"__{name}__", op)
 install("__divmod__", lambda x, y: (x // y, x % y))
@@ -153,13 +173,27 @@ def _contains(x: Any, y: Any) -> bool:
     return bool(ops.any(x == y))
 
 
-def _round(x: Any, digits: int | None = None) -> Any:
-    if digits is None and issubclass(x.__class__, float | np.generic):
+def _round(x: Any, digits: Any = None) -> Any:
+    kind = x.__class__
+    if kind is complex:
+        raise TypeError("type complex doesn't define __round__ method")
+    if kind in (int, bool):
+        return _round_integer(x, 0 if digits is None else int(operator.index(digits)))
+    if digits is None and issubclass(kind, float | np.generic):
         return int(ops.round(x))
     number = stop_gradient(x)  # the derivative is zero
-    if type(number) is float:
-        return round(number, digits)
+    if kind is float:  # Python rounds the decimal expansion, and NumPy a product
+        return round(float(number), digits)
     return functions[np.round](x, digits or 0)
+
+
+def _round_integer(x: Any, digits: int) -> Any:
+    """Round a Python integer as Python does: exactly, and ties to even."""
+    if digits >= 0:
+        return +x
+    power = 10**-digits
+    quotient, rest = divmod(x, power)
+    return (quotient + (2 * rest + quotient % 2 > power)) * power
 
 
 install("__contains__", _contains)
@@ -188,11 +222,22 @@ install(
     "T", property(lambda x: ops.permute_dims(x, tuple(reversed(range(x.ndim)))), doc="Transposed.")
 )
 install("mT", property(ops.matrix_transpose, doc="With the last two axes exchanged."))
+
+
+def _real_part(x: Any) -> Any:
+    return +x if x.__class__ is bool else ops.real(x)
+
+
+def _imaginary_part(x: Any) -> Any:
+    kind = x.__class__
+    return ops.imag(x) if kind is complex or kind not in number_types else (+kind(0))
+
+
 _real = fixed("real part", "part + 1j * x.imag")
 _imag = fixed("imaginary part", "x.real + 1j * part")
 _flat = fixed("elements", "ops.full_like(x, value)")
-install("real", property(ops.real, _real, doc="The real part."))
-install("imag", property(ops.imag, _imag, doc="The imaginary part."))
+install("real", property(_real_part, _real, doc="The real part."))
+install("imag", property(_imaginary_part, _imag, doc="The imaginary part."))
 install("flat", property(lambda x: iter(ops.reshape(x, -1)), _flat, doc="Its elements in a row."))
 
 
@@ -299,5 +344,5 @@ def _to_device(x: Any, /, device: Any, *, stream: Any = None) -> Any:
     return to_device(x, device)
 
 
-for name in ("conj", "conjugate"):
-    install(name, ops.conj)
+install("conj", ops.conj)
+install("conjugate", lambda x: +x if x.__class__ is bool else ops.conj(x))

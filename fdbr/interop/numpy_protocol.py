@@ -12,6 +12,7 @@ import numpy as np
 
 from fdbr.core.array_modules import is_array
 from fdbr.core.tracer_methods import functions, install, ufunc_methods, ufunc_sources, ufuncs
+from fdbr.errors.checks import is_interrupt
 from fdbr.interop.signatures import numpys_error, refuse
 from fdbr.interop.ufunc_arguments import called
 
@@ -59,7 +60,7 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
             return op(*inputs, **kwargs)
         return called(op, ufunc, name, inputs, **kwargs)
     except Exception as error:
-        if "refuses" in vars(error):
+        if "refuses" in vars(error) or is_interrupt(error):
             raise
         found = numpys_error(getattr(ufunc, method), error, inputs, kwargs)
         raise error if found is None else found.with_traceback(error.__traceback__) from None

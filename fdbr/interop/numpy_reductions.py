@@ -14,7 +14,7 @@ from fdbr import ops
 from fdbr.errors.checks import describe
 from fdbr.interop.signatures import as_scalar, implements, refuse, scalars
 from fdbr.ops.axes import normalize_axes
-from fdbr.ops.dtypes import as_weak, is_short
+from fdbr.ops.dtypes import as_weak, float_dtype, is_short
 from fdbr.ops.reductions.reduce import kept_shape, root_of_variance
 from fdbr.pytrees.dtypes import dtype_kind
 
@@ -199,7 +199,7 @@ def _count(where: Any, axis: Any) -> Any:
 def _floating(a: Any, dtype: Any) -> Any:
     """An array in the dtype in which to take its mean."""
     a = ops.asarray(a) if dtype is None else ops.astype(a, dtype)
-    return a if dtype_kind(a.dtype) in "fc" else ops.astype(a, float)
+    return ops.astype(a, float_dtype(a), copy=False)
 
 
 def _result(out: Any, dtype: Any, axis: Any, keepdims: bool, ndim: int) -> Any:

@@ -37,7 +37,8 @@ for _names, _why, _instead in (
         )
 
 for _name, _instead in {
-    "copyto": "dst = ops.where(where, src, dst)",
+    "copyto": "dst = ops.where(where, src, dst), or ops.full_like(a, x) for np.full_like(a, x), "
+    "which calls np.copyto",
     "fill_diagonal": "a = ops.at(a)[i, i].set(value) with i = np.arange(n)",
     "place": "arr = ops.at(arr)[mask].set(vals)",
     "put": "a = ops.at(ops.reshape(a, -1))[ind].set(v)",

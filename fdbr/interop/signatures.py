@@ -16,6 +16,7 @@ from numpy.exceptions import AxisError
 
 from fdbr.core.tracer import Tracer
 from fdbr.core.tracer_methods import functions
+from fdbr.errors.checks import is_interrupt
 
 __all__ = ["as_scalar", "bound", "implements", "numpys_error", "refuse", "scalars"]
 
@@ -104,6 +105,8 @@ def bound(
                 return implementation(*args, **kwargs)
             return rebound(args, kwargs)
         except Exception as error:
+            if is_interrupt(error):
+                raise
             return settled(error, args, kwargs)
 
     def settled(error: Exception, args: Any, kwargs: Any) -> Any:

@@ -234,7 +234,13 @@ def in_bias_dtype(x: Any, bias: Any) -> Any:
 def float_dtype(*operands: Any) -> Any:
     """The floating dtype of quotients of the operands."""
     dtype = result_type(*operands)
-    return dtype if dtype_kind(dtype) in "fc" else array_module(*operands).dtype(float)
+    kind = dtype_kind(dtype)
+    if kind in "mMSUV":  # a conversion to numbers would lose the unit of a time
+        raise TypeError(
+            f"elements of dtype {dtype} are not numbers; divide a time by its unit, "
+            "np.timedelta64(1, 's') for example"
+        )
+    return dtype if kind in "fc" else array_module(*operands).dtype(float)
 
 
 def in_single(function: Callable[..., Any], *, promotes: bool = True) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fdbr
+from fdbr import ops
 from fdbr.core import tracer_methods
 from interop.test_numpy_more import CALLS, A
 
@@ -96,3 +97,50 @@ def test_what_cannot_be_says_its_name_and_what_to_do(f, words):
         fdbr.vjp(f, A)
     for word in words:
         assert word in str(caught.value)
+
+
+_ARRAYS = {
+    "np.array": (lambda x: np.array([x[0], x[1]]), lambda x: ops.asarray([x[0], x[1]])),
+    "nested": (lambda x: np.array([[x[0], 1.0], [x[1], 2.0]]), None),
+    "np.asarray": (lambda x: np.asarray([x[0], x[1]]), lambda x: ops.asarray([x[0], x[1]])),
+    "np.full": (lambda x: np.full(3, x[0]), lambda x: ops.full(3, x[0])),
+    "np.full of a dtype": (lambda x: np.full(3, x[0], float), lambda x: ops.full(3, x[0])),
+    "np.full_like": (
+        lambda x: np.full_like(np.ones(3), x[0]),
+        lambda x: ops.full_like(np.ones(3), x[0]),
+    ),
+    "np.vectorize": (
+        lambda x: np.vectorize(lambda v: v * v)(x),
+        lambda x: fdbr.vmap(lambda v: v * v)(x),
+    ),
+}
+_TRANSFORMED = {
+    "grad": lambda f: lambda x: fdbr.grad(lambda x: ops.sum(f(x)))(x),
+    "jvp": lambda f: lambda x: fdbr.jvp(f, (x,), (x,)),
+    "vmap": lambda f: lambda x: fdbr.vmap(f)(np.stack([x, x])),
+    "jit": lambda f: fdbr.jit(f, compile="now"),
+}
+
+
+@pytest.mark.parametrize("transform", _TRANSFORMED)
+@pytest.mark.parametrize("name", _ARRAYS)
+def test_functions_that_make_arrays_name_what_to_write_for_traced_values(name, transform):
+    theirs, ours = _ARRAYS[name]
+    x = np.array([1.0, 2.0])
+    writes = name in ("np.full of a dtype", "np.full_like")
+    if writes and transform == "jit":  # it runs untraced
+        np.testing.assert_array_equal(_TRANSFORMED[transform](theirs)(x), theirs(x))
+    else:
+        named = ["ops.full_like"] if writes else ["ops.asarray", "ops.full", "fdbr.vmap"]
+        with pytest.raises(TypeError) as raised:
+            _TRANSFORMED[transform](theirs)(x)
+        assert all(word in str(raised.value)[:330] for word in named)
+    if ours is not None and transform == "jit":
+        np.testing.assert_array_equal(_TRANSFORMED[transform](ours)(x), theirs(x))
+    elif ours is not None:
+        _TRANSFORMED[transform](ours)(x)
+
+
+def test_an_array_like_a_traced_value_has_its_derivative():
+    f = fdbr.grad(lambda x: ops.sum(np.array([x[0], x[1] ** 2], like=x)))
+    np.testing.assert_array_equal(f(np.array([1.0, 2.0])), [1, 4])

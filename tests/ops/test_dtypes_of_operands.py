@@ -1,6 +1,7 @@
 """Operands of different dtypes: the derivative is that of the values, in the dtype of the input."""
 
 import itertools
+import tracemalloc
 from typing import Any
 
 import hypothesis.strategies as st
@@ -259,3 +260,48 @@ def test_a_setting_that_is_a_number_of_numpys_is_one_of_pythons(function, dtype)
     plain, ours = function(x, 0.5), function(x, np.float64(0.5))
     assert ours.dtype == plain.dtype == dtype
     np.testing.assert_array_equal(ours, plain)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: ops.asarray(x, dtype=np.float32, copy=False),
+        lambda x: ops.asarray([x[0], x[1]], copy=False),
+    ],
+)
+def test_asarray_raises_for_traced_values_that_need_a_copy(make):
+    x = np.arange(3.0)
+    jitted = fdbr.jit(make, compile="now")
+    batched = lambda x: fdbr.vmap(make)(np.stack([x, x]))
+    for f in (make, jitted, batched, lambda x: fdbr.vjp(make, x)):
+        with pytest.raises(ValueError, match="a copy is needed"):
+            f(x)
+    same = lambda x: ops.asarray(x, dtype=x.dtype, copy=False)
+    np.testing.assert_array_equal(fdbr.jit(same, compile="now")(x), x)
+
+
+INTEGERS = "bool int8 int16 int64 uint8 uint32 uint64".split()
+
+
+@pytest.mark.parametrize("to", [*INTEGERS[1:], "float32"])
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_sum_of_integers_in_another_dtype_is_numpys(dtype, to):
+    low, high = (0, 2) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    x = np.random.default_rng(0).integers(low, high, (5, 7), np.int8 if dtype == "bool" else dtype)
+    x = x.astype(dtype)
+    expected = np.sum(x, axis=1, dtype=to)
+    for f in (lambda x: ops.sum(x, axis=1, dtype=to), lambda x: np.sum(x, axis=1, dtype=to)):
+        for found in (f(x), fdbr.jit(f, compile="now")(x), fdbr.vmap(f)(x[None])[0]):
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_traced_sum_of_small_integers_makes_no_wide_copy():
+    x = np.ones(1_000_000, np.int8)
+    f = fdbr.jit(lambda x: np.sum(x, dtype=np.int64), compile="now")
+    tracemalloc.start()
+    try:
+        assert f(x) == 1_000_000
+        assert tracemalloc.get_traced_memory()[1] < 4 * x.nbytes
+    finally:
+        tracemalloc.stop()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -367,3 +368,25 @@ def test_per_example_gradients_are_the_same_from_many_threads_at_once(four, smal
         results = list(pool.map(lambda _: gradients(weight, x), range(16)))
     np.testing.assert_allclose(results[0], expected, rtol=1e-12, atol=1e-14)
     assert all(result.tobytes() == results[0].tobytes() for result in results)
+
+
+def test_finished_work_keeps_no_arrays_while_a_helper_is_busy():
+    executor, count = threads._helpers(os.getpid())
+    if not count:
+        pytest.skip("there are no helper threads")
+    done = threading.Event()
+    for _ in range(count):
+        executor.submit(done.wait)
+    try:
+        array = np.zeros(10)
+
+        def work(piece, array=array):
+            array[piece] += 1
+
+        divide(work, [slice(5), slice(5, 10)])
+        np.testing.assert_array_equal(array, 1)
+        gone = weakref.ref(array)
+        del array, work
+        assert gone() is None
+    finally:
+        done.set()

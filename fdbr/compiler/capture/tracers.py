@@ -27,13 +27,16 @@ from fdbr.compiler.ir.program import (
 from fdbr.compiler.ir.python_numbers import apply
 from fdbr.core.primitive import EXPLAINED, Primitive, host_types
 from fdbr.core.tracer import Trace, Tracer, ended, escaped, number_types, replay, stop_gradient
-from fdbr.core.tracer_methods import decided, refusing
+from fdbr.core.tracer_methods import ARRAYS_OF_TRACED, decided, refusing
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
     "AbandonedError",
     "CaptureTrace",
     "CaptureTracer",
+    "OpaqueTracer",
     "capturing",
+    "traced",
 ]
 
 _LARGE = 1 << 18  # elements of an array from which on it is put off
@@ -50,11 +53,16 @@ _harmless = frozenset({"ignore", "warn", "print"})
 
 
 _refuse_array = refusing(
-    "conversion of {} to a NumPy array: a trace holds for whatever values the arguments have. "
-    "Use the functions of fdbr.ops or NumPy on it; to put it into an array B, write "
-    "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat. Where code must see the "
-    "numbers, x.tolist() gives them, and the trace then holds for them alone."
+    f"conversion of {{}} to a NumPy array. {ARRAYS_OF_TRACED}. NumPy calls no other library there, "
+    "and a trace holds for whatever values the arguments have. Use the functions of fdbr.ops or "
+    "NumPy on it; to put it into an array B, write B = ops.at(B)[key].set(x). If code must see the "
+    "numbers, x.tolist() gives them, and the trace then holds only for them."
 )
+
+
+def is_numeric(dtype: Any) -> bool:
+    """Return whether a program may compute with elements of a dtype."""
+    return dtype_kind(dtype) in "biufc"
 
 
 class AbandonedError(RuntimeError):
@@ -160,6 +168,33 @@ class CaptureTracer(Tracer):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         found = decided(self, dtype)
         return _refuse_array(self) if found is None else found
+
+
+def _abandon(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    self._trace.abandon(f"it uses an array of dtype {self.dtype}, and only numbers are traced")
+
+
+class OpaqueTracer(CaptureTracer):
+    """An array of text, dates, records or objects, which may only be passed on.
+
+    The operators of traced values hold for numbers.  The first use of such an array ends the
+    capture, and the function runs untraced.
+    """
+
+    __slots__ = ()
+
+    value = property(_abandon, _abandon)  # type: ignore[assignment]
+    __array_ufunc__ = __array_function__ = __array__ = _abandon
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self.variable.kind.type
+
+
+def traced(trace: "CaptureTrace", value: Any, variable: Variable) -> CaptureTracer:
+    """Return a value of any dtype as traced by a capture."""
+    kind = CaptureTracer if is_numeric(variable.kind.dtype) else OpaqueTracer
+    return kind(trace, value, variable)
 
 
 class CaptureTrace(Trace):
@@ -271,6 +306,8 @@ class CaptureTrace(Trace):
                 return out
         if type(out) is not tuple:
             variable = Variable(kind_of(out))
+            if params and out is not None and not is_numeric(variable.kind.dtype):
+                self.abandon(f"{primitive.name} gives an array of dtype {out.dtype}")
             remat = replay()
             self.steps.append(
                 Instruction(primitive, tuple(operands), params, (variable,), False, remat)
@@ -374,12 +411,20 @@ class CaptureTrace(Trace):
             self.steps.clear()
 
     def constant(self, value: Any) -> Any:
-        """An operand or a result that is not this trace's, as the program has it."""
-        if isinstance(value, Tracer):
+        """Return an operand that is not this trace's, as the program has it."""
+        if isinstance(value, Tracer) and type(value) is not OpaqueTracer:
             self.obstacle = f"it uses a traced value of {value._trace}, which is no argument"
             return value
+        if type(value) is OpaqueTracer:
+            _abandon(value)
         if is_special(value):
             self.abandon(f"a {type(value).__name__} has operators of its own")
+        if isinstance(value, np.ndarray | np.generic) and not is_numeric(value.dtype):
+            self.abandon(f"it uses an array of dtype {value.dtype}, and only numbers are traced")
+        return self.result(value)
+
+    def result(self, value: Any) -> Any:
+        """Return a result that is not this trace's, as the program has it."""
         return None if self.cut else self.constants.keep(value)
 
     def abandon(self, why: str) -> NoReturn:
@@ -411,6 +456,8 @@ class CaptureTrace(Trace):
             raise escaped(self, f"fdbr.jit: {kind.__name__}()")
         try:
             answer = kind(tracer.value)
+        except AbandonedError:
+            raise
         except Exception:
             self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
             raise

@@ -3,7 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer, capturing
+from fdbr.compiler.capture.tracers import (
+    AbandonedError,
+    CaptureTrace,
+    CaptureTracer,
+    OpaqueTracer,
+    capturing,
+    traced,
+)
 from fdbr.compiler.ir.program import Program, Variable, kind_of
 from fdbr.core.array_modules import has_method
 from fdbr.core.ownership import release
@@ -78,12 +85,12 @@ def capture(
     for leaf in leaves:
         trace.borrow(leaf)
     inputs = tuple(Variable(kind_of(leaf)) for leaf in leaves)
-    traced = [CaptureTracer(trace, *pair) for pair in zip(leaves, inputs, strict=True)]
-    for tracer in traced:
+    tracers = [traced(trace, *pair) for pair in zip(leaves, inputs, strict=True)]
+    for tracer in tracers:
         tracer._base = trace
     token = capturing.set(trace)
     try:
-        out = run(trace, f, traced)
+        out = run(trace, f, tracers)
     except Exception as error:
         if trace.abandoned and not isinstance(error, AbandonedError):
             raise AbandonedError(trace.obstacle) from error
@@ -100,9 +107,12 @@ def capture(
         if type(leaf) is CaptureTracer and leaf._trace is trace:
             outputs.append(leaf.variable)
             result.append(release(trace, leaf.value))
+        elif type(leaf) is OpaqueTracer and leaf._trace is trace:
+            outputs.append(leaf.variable)
+            result.append(leaf.known)
         else:
             _refuse_state(leaf, trace)
-            outputs.append(trace.constant(trace.admit(leaf)))
+            outputs.append(trace.result(trace.admit(leaf)))
             result.append(leaf if trace.cut else outputs[-1])
     program = Program(trace.origin[1], inputs, tuple(trace.steps), tuple(outputs))
     return Captured(trace, program, result)

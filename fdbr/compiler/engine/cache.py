@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -33,9 +33,9 @@ from fdbr.core.array_modules import has_method
 from fdbr.core.collective_log import collectives_are_refused, rewind
 from fdbr.core.effects import effects_are_had
 from fdbr.core.tracer import EscapedTracerError
-from fdbr.errors.checks import is_refusal, name_of
+from fdbr.errors.checks import is_interrupt, is_refusal, name_of
 
-__all__ = ["Cache", "failure_of", "is_meant"]
+__all__ = ["Cache", "failure_of", "is_meant", "suppress_errors"]
 
 _clock = itertools.count(1)
 _LONGEST = 400  # characters of a reason: an error message may contain a whole printed array
@@ -155,7 +155,7 @@ class Cache:
         """
         try:
             if entry.inputs:
-                with contextlib.suppress(Exception):
+                with suppress_errors():
                     whole = entry.with_inputs(run)
                     found = self._capture_once(entry, whole, leaves, structure, limit)
                     if found is not None:
@@ -284,8 +284,22 @@ class Cache:
 
 
 def is_meant(error: Exception) -> bool:
-    """Return whether an error reports misuse of `jit`, even if the eager function succeeds."""
-    return isinstance(error, ImpureError | EscapedTracerError) or is_refusal(error)
+    """Return whether the caller gets an error of a traced run, even if the function succeeds.
+
+    It reports misuse of `jit`, or the handler of a signal raised it.
+    """
+    meant = isinstance(error, ImpureError | EscapedTracerError) or is_refusal(error)
+    return meant or is_interrupt(error)
+
+
+@contextlib.contextmanager
+def suppress_errors() -> Iterator[None]:
+    """Suppress the errors of a run; the errors of signal handlers pass."""
+    try:
+        yield
+    except Exception as error:
+        if is_interrupt(error):
+            raise
 
 
 def failure_of(error: Exception) -> str:

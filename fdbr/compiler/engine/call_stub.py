@@ -23,6 +23,7 @@ from fdbr.compiler.ir.blocks import ALONE
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Fused, Program, Small, Variable, is_variable
 from fdbr.core.array_modules import is_array, protect
+from fdbr.errors.checks import is_interrupt
 from fdbr.pytrees.classes import fields_of
 from fdbr.pytrees.flatten_cache import forget
 from fdbr.pytrees.locking import SMALL, record_locked
@@ -117,6 +118,7 @@ class _Writer:
             __name__=__name__,  # `warnings` and `pickle` read the module of a function from it
             GuardFailure=GuardFailure,
             exact=exact,
+            is_interrupt=is_interrupt,
             ndarray=np.ndarray,
             no_fit=NO_FIT,
             protect=protect,
@@ -221,7 +223,9 @@ class _Writer:
             self.lines += [
                 "try:",
                 *(f" if {condition}: return no_fit" for condition in conditions),
-                "except ValueError: return no_fit",  # an empty closure cell raises it
+                "except ValueError as error:",  # an empty closure cell raises it
+                " if is_interrupt(error): raise",
+                " return no_fit",
             ]
 
     def run(self, compiled: CompiledTrace, donation: Donation) -> list[str]:
@@ -235,7 +239,9 @@ class _Writer:
             self.lines += [
                 f"try: {left} = {run}({', '.join(self.moving)})",
                 "except GuardFailure as failure: return failure",
-                "except Exception: return no_fit",  # the original function raises a better one
+                "except Exception as error:",  # the original function raises a better one
+                " if is_interrupt(error): raise",
+                " return no_fit",
             ]
         self.lines.append(f"{counter}[0] += 1")
         return outs
@@ -261,7 +267,7 @@ class _Writer:
             " if begun: raise",  # an input has been overwritten, so it cannot be restored
             *(" " + statement for statement in back),
             " if type(error) is GuardFailure: return error",
-            " if isinstance(error, Exception): return no_fit",
+            " if isinstance(error, Exception) and not is_interrupt(error): return no_fit",
             " raise",
         ]
 

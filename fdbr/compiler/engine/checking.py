@@ -31,7 +31,7 @@ from fdbr.compiler.ir.program import Guard, Instruction, Program, is_variable, u
 from fdbr.core.array_modules import copy_of, is_a, is_array, to_numpy
 from fdbr.core.effects import without_effects
 from fdbr.core.tracer import Tracer
-from fdbr.errors.checks import describe
+from fdbr.errors.checks import describe, is_interrupt
 from fdbr.transforms import harvest
 
 __all__ = ["Checked"]
@@ -191,6 +191,8 @@ class _Check:
             if held:  # what this run appended to a log is no reason for another trace
                 captures.accept_containers()
         except Exception as error:
+            if is_interrupt(error):
+                raise
             why = f"the function itself raises {type(error).__name__}: {error}"
             raise self._error(why, moving, None) from error
         if structure != form:
@@ -254,7 +256,9 @@ class _Check:
         for _ in range(_MOVES):
             try:
                 moved = self._run_itself([_moved(leaf, rng, unit) for leaf in moving])[0]
-            except Exception:  # the neighbouring point may be outside of the domain
+            except Exception as error:  # the neighbouring point may be outside of the domain
+                if is_interrupt(error):
+                    raise
                 continue
             if i < len(moved) and not _difference(found, moved[i], unit):
                 return True
@@ -279,7 +283,9 @@ class _Check:
             with without_effects():
                 exact = steps()[i]
                 distances = [_distance(steps(rounded)[i], exact) for _ in range(_MOVES)]
-        except Exception:  # a step has no value for the moved results
+        except Exception as error:  # a step has no value for the moved results
+            if is_interrupt(error):
+                raise
             return 0.0
         return max((d for d in distances if d < math.inf), default=0.0)
 
@@ -297,9 +303,11 @@ class _Check:
             )
         if desired is None or not self._agrees(moving, desired):
             return ImpureError(
-                f"{what}Traced again, the function takes the same steps with the same constants, "
-                "so it gives different results in two runs: it draws random numbers, or reads "
-                "what it changes itself"
+                f"{what}Traced again, the function takes the same steps with the same constants. "
+                "Two cases are possible. Either it gives different results in two runs: it draws "
+                "random numbers, or reads what it changes itself. Or fdbr computes an operation "
+                "differently for traced values, which is a defect: please report it if two calls "
+                "under fdbr.disable_jit() give the same result"
             )
         return RuntimeError(
             f"{what}The steps that were traced give the function's own result, and the code that "
@@ -313,7 +321,9 @@ class _Check:
         try:
             with without_effects():
                 found = interpret(self.trace.raw, moving)[: len(desired)]
-        except Exception:
+        except Exception as error:
+            if is_interrupt(error):
+                raise
             return False
         unit = _rounding(self.trace.raw)
         return not any(_difference(*pair, unit) for pair in zip(found, desired, strict=True))
@@ -324,6 +334,8 @@ class _Check:
             with disable_jit(), without_effects():
                 program = self._traced_again(moving)
         except Exception as error:
+            if is_interrupt(error):
+                raise
             return f"It cannot be traced again, which raises {type(error).__name__}: {error}"
         if program is None:
             return ""

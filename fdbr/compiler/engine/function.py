@@ -19,7 +19,7 @@ from fdbr import tree
 from fdbr.compiler.backend import is_busy
 from fdbr.compiler.capture.signature import flatten_arguments, sign, unflatten_arguments
 from fdbr.compiler.engine.budget import UNLIMITED
-from fdbr.compiler.engine.cache import Cache, failure_of, is_meant
+from fdbr.compiler.engine.cache import Cache, failure_of, is_meant, suppress_errors
 from fdbr.compiler.engine.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.donation import Donation
@@ -35,7 +35,7 @@ from fdbr.core.effects import Callbacks, without_effects
 from fdbr.core.observation import hook
 from fdbr.core.tape import entries
 from fdbr.core.tracer import Tracer, follows_runs, running
-from fdbr.errors.checks import named_as
+from fdbr.errors.checks import is_interrupt, named_as
 from fdbr.errors.public import public
 from fdbr.transforms import harvest
 
@@ -377,7 +377,7 @@ class Jitted(Generic[P, R]):
                     rewind()
                     callbacks.begin_anew()
                     # If it fails, the function fails for the same arguments, and runs below.
-                    with contextlib.suppress(Exception):
+                    with suppress_errors():
                         return tree.unflatten(form, published(code.run_or_step(*moving), moving))
             if rehearsed:
                 return self._call_function(call)
@@ -427,7 +427,7 @@ class Jitted(Generic[P, R]):
         try:
             result = self._call_function(call)
         except Exception as own:
-            if isinstance(error, type(own)):
+            if not is_interrupt(own) and isinstance(error, type(own)):
                 if len(entry.errors) >= _MAX_ERRORS:
                     entry.errors.clear()
                 entry.errors.add(raised)

@@ -28,6 +28,7 @@ from fdbr.core.higher_order import HigherOrder
 from fdbr.core.ownership import retain_from
 from fdbr.core.tape import ReverseTracer
 from fdbr.core.tracer import Trace, Tracer
+from fdbr.errors.checks import is_interrupt
 from fdbr.transforms.vjp import vjp
 
 __all__ = ["DeclinedError", "Differentiated", "Form"]
@@ -138,6 +139,8 @@ class Differentiated:
             try:
                 outs = compiled and compiled.code.run_or_step(*moving)
             except Exception as error:  # a kernel may round otherwise; or the function raises it
+                if is_interrupt(error):
+                    raise
                 entry.skip(f"a replay raised {type(error).__name__}")
                 raise DeclinedError from error
             finally:
@@ -223,7 +226,9 @@ class Differentiated:
             seeds = [_seed(ct, kind) for ct, kind in pairs if kind is not None]
             try:
                 return self._spread(partition, form.code.run(*residuals, *seeds))
-            except Exception:  # the function itself raises it better
+            except Exception as error:  # the function itself raises it better
+                if is_interrupt(error):
+                    raise
                 return self._vjp_of_function(partition, cotangents)
 
         return vjp_of_call

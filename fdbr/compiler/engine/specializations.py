@@ -12,7 +12,7 @@ from fdbr.compiler.engine.budget import Budget, capturing, patience
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.core.collective_log import rewind
-from fdbr.errors.checks import describe
+from fdbr.errors.checks import describe, is_interrupt
 
 __all__ = ["BRANCHES", "EARLY", "STORM", "TWICE", "Specialization"]
 
@@ -383,6 +383,8 @@ class Specialization:
                 trace = trace.after(failure, traces)
                 continue
             except Exception as error:  # the original function raises a better one
+                if is_interrupt(error):
+                    raise
                 self.skip(f"a replay raised {type(error).__name__}")
                 return None, None, ""
             trace.counter[0] += 1

@@ -30,7 +30,7 @@ from fdbr.compiler.passes.rematerialize import rematerialize
 from fdbr.compiler.passes.roll_loops import roll_loops
 from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
-from fdbr.errors.checks import name_of
+from fdbr.errors.checks import is_interrupt, name_of
 
 __all__ = ["PASSES", "Code", "set_patience"]
 
@@ -408,6 +408,8 @@ def _naming_part(part: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if is_interrupt(error):
+            raise
         raise _DefectError(f"{part} raised {type(error).__name__}: {error}") from error
 
 

@@ -1,8 +1,8 @@
 """Primitives on Python numbers.
 
 In the captured function, operators on two Python integers are exact, whatever their size, and so
-are comparisons of two numbers; a program computes them in the same way.  Everything else follows
-NumPy.
+are comparisons of two numbers.  Complex numbers have no order.  A program computes them in the same
+way.  Everything else follows NumPy.
 """
 
 import operator
@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr.core.primitive import Primitive, dispatch
+from fdbr.errors.checks import number_types
 
 __all__ = ["apply", "exact"]
 
 _WHOLE = frozenset({int, bool})
-
-_REAL = _WHOLE | {float}
 
 _COMPARISONS = frozenset(
     {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
@@ -27,7 +26,11 @@ def exact(primitive: Primitive, kinds: Any) -> Callable[..., Any] | None:
     function = primitive.facts.exact
     if function is None:
         return None
-    return function if (_REAL if function in _COMPARISONS else _WHOLE).issuperset(kinds) else None
+    return (
+        function
+        if (number_types if function in _COMPARISONS else _WHOLE).issuperset(kinds)
+        else None
+    )
 
 
 def apply(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -103,6 +103,7 @@ def divide(work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
             executor.submit(contextvars.copy_context().run, job.help)  # type: ignore[union-attr]
     job.help()
     job.finished.wait()
+    del job.work  # a helper that is busy still has the job queued, and would keep its arrays
     if job.error is not None:
         error, job.error = job.error, None
         try:

@@ -225,7 +225,9 @@ def _real_abs(xp: Any, x: ArrayLike) -> Array:
 
 
 @opaque(
-    x=(lambda ct, x: ct * sign(x).conj(), lambda t, x: (t * sign(x).conj()).real), batch=aligned
+    x=(lambda ct, x: ct * sign(x).conj(), lambda t, x: (t * sign(x).conj()).real),
+    batch=aligned,
+    exact=operator.abs,
 )
 def _complex_abs(xp: Any, x: ArrayLike) -> Array:
     return xp.abs(x)

@@ -1,23 +1,32 @@
 """Real and imaginary parts and conjugates of complex numbers."""
 
+import operator
 from typing import Any
 
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, linear
-from fdbr.ops.dtypes import is_complex
+from fdbr.ops.dtypes import is_complex, is_number
 from fdbr.ops.shape.creation import asarray, zeros_like
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = ["conj", "imag", "real"]
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned, view="always")
+@linear(
+    x=lambda ct, shape, dtype: fit(ct, (shape, dtype)),
+    batch=aligned,
+    view="always",
+    exact=operator.attrgetter("real"),
+)
 def _real(xp: Any, x: Any) -> Any:
     return x.real
 
 
 @linear(
-    x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned, view="always"
+    x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)),
+    batch=aligned,
+    view="always",
+    exact=operator.attrgetter("imag"),
 )
 def _imag(xp: Any, x: Any) -> Any:
     return x.imag
@@ -31,7 +40,7 @@ def _imaginary(xp: Any, x: ArrayLike) -> Array:
     return out if out.ndim else out[()]
 
 
-@linear(x=lambda ct: conj(ct), batch=aligned)
+@linear(x=lambda ct: conj(ct), batch=aligned, exact=operator.methodcaller("conjugate"))
 def _conj(xp: Any, x: ArrayLike) -> Array:
     return xp.conj(x)
 
@@ -44,7 +53,7 @@ def real(x: Any, /) -> Any:
     >>> float(ops.real(1 + 2j))
     1.0
     """
-    return _real(asarray(x)) if is_complex(x) else x
+    return _real(x if is_number(x) else asarray(x)) if is_complex(x) else x
 
 
 @public("fdbr.ops")
@@ -55,7 +64,7 @@ def imag(x: ArrayLike, /) -> Array:
     >>> float(ops.imag(1 + 2j))
     2.0
     """
-    return _imag(asarray(x)) if is_complex(x) else zeros_like(x)
+    return _imag(x if is_number(x) else asarray(x)) if is_complex(x) else zeros_like(x)
 
 
 @public("fdbr.ops")

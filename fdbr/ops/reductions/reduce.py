@@ -94,9 +94,17 @@ def sum(
     """
     if type(x) is not np.ndarray and (not isinstance(x, Tracer) or not shape_of(x)):
         x = asarray(x)
-    if dtype is not None:
+    if dtype is not None and not _are_integers(x, dtype):
         x = astype(x, dtype)
     return _cast(dtype, _sum(x, axes=normalize_axes(axis, x.ndim, "sum"), keepdims=keepdims))
+
+
+def _are_integers(x: Any, dtype: Any) -> bool:
+    """Return whether a sum is one of integers, which needs no copy in another dtype.
+
+    Sums of integers have 64 bits, and wrap around as the sum in the other dtype does.
+    """
+    return dtype_kind(x.dtype) in "biu" and np.dtype(dtype).kind in "iu"
 
 
 def _cast(dtype: Any, out: Any) -> Any:

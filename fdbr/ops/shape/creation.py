@@ -289,6 +289,7 @@ def asarray(
     """
     if dtype is device is copy is None and type(obj) in _arrays:
         return obj
+    given = obj
     if _is_nest(obj) and holds_array(obj):
         from fdbr.ops.shape.manipulation import stack  # a cycle: manipulation imports this module
 
@@ -300,15 +301,21 @@ def asarray(
         else:
             to = dtype_of(obj) if dtype is None else dtype
             obj = astype(obj, to, copy=scalar, device=device)
+        if copy is False and obj is not given:
+            raise _copy_needed()
         return own(obj) if copy else obj
     _check_numbers(obj)
     xp = array_modules.array_module(obj) if device is None else array_modules.module_for(device)
     if device is not None:
         obj = array_modules.device_put(obj, device)
     out = xp.asarray(obj, dtype=dtype)
-    if copy is False and out is not obj:
-        raise ValueError("fdbr.ops.asarray: copy=False, but a copy is needed")
+    if copy is False and out is not given:
+        raise _copy_needed()
     return out.copy() if copy and out is obj else out
+
+
+def _copy_needed() -> ValueError:
+    return ValueError("fdbr.ops.asarray: copy=False, but a copy is needed")
 
 
 def floating(x: Any) -> Any:

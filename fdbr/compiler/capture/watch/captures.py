@@ -14,7 +14,7 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.compiler.capture.paths import Scope
-from fdbr.compiler.capture.tracers import CaptureTracer
+from fdbr.compiler.capture.tracers import CaptureTracer, OpaqueTracer
 from fdbr.compiler.capture.watch.captured_inputs import (
     CapturedInput,
     items_of,
@@ -171,7 +171,7 @@ class Captures:
             inputs += [of_item(container, name, "") for name, _ in items]
         for variable in inputs:
             value = variable.get()
-            if any(type(leaf) is CaptureTracer for leaf in tree.leaves(value)):
+            if any(issubclass(type(leaf), CaptureTracer) for leaf in tree.leaves(value)):
                 variable.put(tree.map(_untraced, value))
 
     def _changed(self) -> list[tuple[CapturedInput, Any]]:
@@ -361,6 +361,8 @@ def _reference(value: Any) -> Callable[[], Any]:
 
 
 def _untraced(leaf: Any) -> Any:
+    if type(leaf) is OpaqueTracer:
+        return leaf.known
     return leaf.value if type(leaf) is CaptureTracer else leaf
 
 

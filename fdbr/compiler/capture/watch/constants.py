@@ -145,6 +145,8 @@ def same_elements(array: Any, copy: Any) -> bool:
         return same_elements(array.real, copy.real) and same_elements(array.imag, copy.imag)
     if array.dtype.kind == "f" and array.itemsize <= 8:
         array, copy = array.view(f"u{array.itemsize}"), copy.view(f"u{array.itemsize}")
+    elif array.dtype.kind in "mM":
+        array, copy = array.view("i8"), copy.view("i8")  # NaT is not equal to itself
     elif array.dtype.kind in "fV":
         return bool(array.tobytes() == copy.tobytes())
     return bool((array == copy).all())
