@@ -143,6 +143,27 @@ def reciprocal(xp: Any, x: ArrayLike) -> Array:
     return xp.reciprocal(x)
 
 
+def _slope_of_reciprocal(t: Any, x: Any, out: Any) -> Any:
+    return t * (-out * out) * where((x == 0) & (t != 0), math.nan, 1)
+
+
+# A factor of first derivatives that are taken as 0 at 0.  Its own derivative there is NaN, so that
+# a second derivative is not 0 by the same convention.
+@opaque(
+    x=(_slope_of_reciprocal, _slope_of_reciprocal), batch=aligned, elementwise=True, compound=True
+)
+def reciprocal_or_zero(xp: Any, x: Any) -> Any:
+    """``1 / x``, and 0 where ``x`` is 0."""
+    is_zero = x == 0
+    return xp.where(is_zero, 0, 1 / xp.where(is_zero, 1, x))
+
+
+@elementwise(x=lambda out: 0.5 * reciprocal_or_zero(out))
+def norm_of_square(xp: Any, x: Any) -> Any:
+    """The square root of a square or of a sum of squares; its derivative at 0 is taken as 0."""
+    return xp.sqrt(x)
+
+
 @elementwise(x=lambda out: 0.5 / out)
 def sqrt(xp: Any, x: ArrayLike) -> Array:
     """The square root.
@@ -295,8 +316,8 @@ def fmod(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
 
 
 @elementwise(
-    x=lambda x, out: x / where(out == 0, 1, out),
-    y=lambda y, out: y / where(out == 0, 1, out),
+    x=lambda x, out: x * reciprocal_or_zero(out),
+    y=lambda y, out: y * reciprocal_or_zero(out),
     heavy=True,
 )
 def hypot(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:

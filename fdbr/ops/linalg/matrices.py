@@ -4,11 +4,8 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.ops.declare import aligned, linear
-from fdbr.ops.dtypes import finfo
-from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.shape.layout import _triangle
@@ -18,13 +15,10 @@ from fdbr.pytrees.typing import Array, ArrayLike
 __all__ = [
     "adjoint",
     "linalg_error",
-    "gaps",
     "fold_triangle",
     "half_triangle",
-    "inverse_or_zero",
     "matrices",
     "mirror_triangle",
-    "negligible",
     "sample",
     "square_matrices",
 ]
@@ -92,26 +86,3 @@ def half_triangle(xp: Any, x: ArrayLike) -> Array:
     diagonal = xp.arange(x.shape[-1])
     out[..., diagonal, diagonal] *= 0.5
     return out
-
-
-# --- safe division ------------------------------------------------------------------
-
-
-def negligible(values: Array) -> Any:
-    """The bound below which values are rounding errors: their number times eps of the largest."""
-    sizes = abs(stop_gradient(values))
-    count = sizes.shape[-1]
-    return sizes.max(axis=-1, keepdims=True) * (count * finfo(sizes.dtype).eps) if count else sizes
-
-
-def inverse_or_zero(x: Array, floor: Any) -> Any:
-    """``1 / x``, and 0 where ``abs(x) <= floor``."""
-    is_small = abs(stop_gradient(x)) <= floor
-    return where(is_small, 0, 1 / where(is_small, 1, x))
-
-
-def gaps(values: Array) -> Any:
-    """``1 / (values[j] - values[i])``, and 0 where they are equal up to rounding."""
-    return inverse_or_zero(
-        values[..., None, :] - values[..., :, None], negligible(values)[..., None]
-    )

@@ -7,8 +7,15 @@ from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import astype, finfo
 from fdbr.ops.elementwise.complex_parts import conj, real
+from fdbr.ops.linalg.coincidences import (
+    gaps,
+    inverse_or_zero,
+    inverse_sums,
+    nan_if_singular_mixed,
+    nan_if_singular_unknown,
+)
 from fdbr.ops.linalg.lapack import lapack
-from fdbr.ops.linalg.matrices import adjoint, gaps, inverse_or_zero, matrices, negligible
+from fdbr.ops.linalg.matrices import adjoint, matrices
 from fdbr.ops.linalg.products import chain
 from fdbr.ops.reductions.reduce import count_nonzero
 from fdbr.ops.shape.creation import zeros_like
@@ -44,12 +51,15 @@ class SVDResult(NamedTuple):
 # complex matrices.
 
 
-def _inverse_sums(s: Any) -> Any:
-    """``1 / (s[j] + s[i])``, and 0 where both are 0 up to rounding."""
-    return inverse_or_zero(s[..., None, :] + s[..., :, None], negligible(s)[..., None])
+def _inverse_sums(s: Any, u: Any) -> Any:
+    """``1 / (s[j] + s[i])``, and 0 where both are 0 up to rounding.
+
+    The numerators on the diagonal are imaginary, so it is not needed for real matrices.
+    """
+    return inverse_sums(s, pairs=u.dtype.kind != "c")
 
 
-def _svd_vjp(ct: Any, out: Any, full: bool) -> Any:
+def _svd_vjp(ct: Any, out: Any, full: bool, strict: bool) -> Any:
     u, s, v = conj(out[0]), out[1], adjoint(conj(out[2]))
     of_u, of_s, of_vh = ct
     k = s.shape[-1]
@@ -59,17 +69,31 @@ def _svd_vjp(ct: Any, out: Any, full: bool) -> Any:
     of_u = zeros_like(u) if of_u is None else of_u
     of_v = zeros_like(v) if of_vh is None else adjoint(of_vh)
     by_u, by_v = adjoint(left) @ of_u[..., :k], adjoint(right) @ of_v[..., :k]
-    even, odd = gaps(s) * (by_u + by_v) / 2, _inverse_sums(s) * (by_u - by_v) / 2
+    even, odd = gaps(s) * (by_u + by_v) / 2, _inverse_sums(s, u) * (by_u - by_v) / 2
     outer = left @ (even + adjoint(even) + odd - adjoint(odd))
     if of_s is not None:
         outer = outer + left * of_s[..., None, :]
-    inverse = inverse_or_zero(s, negligible(s))[..., None, :]
+    inverse = inverse_or_zero(s)
+    beside = by_u
     if left.shape[-2] > k:
-        outer = outer + _orthogonal_part(u, of_u, by_u, k, full) * inverse
+        beside = _orthogonal_part(u, of_u, by_u, k, full)
+        outer = outer + beside * inverse
     out = outer @ adjoint(right)
     if right.shape[-2] > k:
-        out = out + left @ adjoint(_orthogonal_part(v, of_v, by_v, k, full) * inverse)
-    return out
+        beside = _orthogonal_part(v, of_v, by_v, k, full)
+        out = out + left @ adjoint(beside * inverse)
+    return out * nan_if_singular_unknown(
+        s[..., None, :],
+        by_u,
+        by_v,
+        beside,
+        (s if of_s is None else of_s)[..., None, :],
+        of_u[..., :k],
+        of_v[..., :k],
+        left,
+        right,
+        only_vectors=of_s is None and strict,
+    )
 
 
 def _orthogonal_part(u: Any, of_u: Any, by_u: Any, k: int, full: bool) -> Any:
@@ -85,15 +109,18 @@ def _svd_jvp(t: Any, out: Any, full: bool) -> Any:
     k = s.shape[-1]
     left, right = u[..., :k], v[..., :k]
     p = adjoint(left) @ t @ right
-    even, odd = gaps(s) * (p + adjoint(p)) / 2, _inverse_sums(s) * (p - adjoint(p)) / 2
+    even, odd = gaps(s) * (p + adjoint(p)) / 2, _inverse_sums(s, u) * (p - adjoint(p)) / 2
     of_u, of_v = left @ (even + odd), right @ (even - odd)
-    inverse = inverse_or_zero(s, negligible(s))[..., None, :]
-    if left.shape[-2] > k:
-        of_u = of_u + (t @ right - left @ p) * inverse
-        of_u = _complete_tangent(of_u, u, k) if full else of_u
-    if right.shape[-2] > k:
-        of_v = of_v + (adjoint(t) @ left - right @ adjoint(p)) * inverse
-        of_v = _complete_tangent(of_v, v, k) if full else of_v
+    inverse = inverse_or_zero(s)
+    beside_u, beside_v = t @ right - left @ p, adjoint(t) @ left - right @ adjoint(p)
+    of_u = (of_u + beside_u * inverse) if left.shape[-2] > k else of_u
+    of_v = (of_v + beside_v * inverse) if right.shape[-2] > k else of_v
+    of_u = of_u * nan_if_singular_mixed(s[..., None, :], p, beside_u, t, left)
+    of_v = of_v * nan_if_singular_mixed(s[..., None, :], p, beside_v, t, right)
+    if full and left.shape[-2] > k:
+        of_u = _complete_tangent(of_u, u, k)
+    if full and right.shape[-2] > k:
+        of_v = _complete_tangent(of_v, v, k)
     return of_u, real(_diagonal(p, offset=0)), adjoint(of_v)
 
 
@@ -153,7 +180,7 @@ def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
 
 @opaque(
     x=(
-        lambda ct, x: _svd_vjp((None, ct, None), _svd(x, full=False, strict=False), False),
+        lambda ct, x: _svd_vjp((None, ct, None), _svd(x, full=False, strict=False), False, False),
         lambda t, x: _svd_jvp(t, _svd(x, full=False, strict=False), False)[1],
     ),
     batch=aligned,

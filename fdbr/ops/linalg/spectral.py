@@ -5,9 +5,17 @@ from typing import Any, NamedTuple
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj, real
+from fdbr.ops.linalg.coincidences import (
+    eigenvalue_errors,
+    gaps,
+    nan_if_defective,
+    nan_if_mixed,
+    nan_if_unknown,
+    negligible,
+)
 from fdbr.ops.linalg.lapack import lapack, nan_where_failing
-from fdbr.ops.linalg.matrices import adjoint, fold_triangle, gaps, mirror_triangle, square_matrices
-from fdbr.ops.linalg.solving import solve_matrices
+from fdbr.ops.linalg.matrices import adjoint, fold_triangle, mirror_triangle, square_matrices
+from fdbr.ops.linalg.solving import inverse
 from fdbr.ops.shape.manipulation import _diagonal, _matrix_transpose
 from fdbr.pytrees.typing import Array, ArrayLike
 
@@ -36,21 +44,33 @@ def _lower(x: Any, upper: bool) -> Any:
     return adjoint(x) if upper else x
 
 
-def _eigh_vjp(ct: Any, out: Any, upper: bool) -> Any:
+def _eigh_vjp(ct: Any, out: Any, upper: bool, strict: bool) -> Any:
     ct_values, ct_vectors = ct
     values, vectors = out[0], conj(out[1])
     if ct_vectors is None:
         return _lower(fold_triangle((vectors * ct_values[..., None, :]) @ adjoint(vectors)), upper)
-    left = vectors @ (gaps(values) * (adjoint(vectors) @ ct_vectors))
+    rotated = adjoint(vectors) @ ct_vectors
+    factor = nan_if_unknown(
+        negligible(values)[..., None],
+        values[..., None, :],
+        rotated - adjoint(rotated),
+        (values if ct_values is None else ct_values)[..., None, :],
+        ct_vectors,
+        vectors,
+        adjoint(vectors),
+        only_vectors=ct_values is None and strict,
+    )
+    left = vectors @ (gaps(values) * rotated)
     if ct_values is not None:
         left = left + vectors * ct_values[..., None, :]
-    return _lower(fold_triangle(left @ adjoint(vectors)), upper)
+    return _lower(fold_triangle((left @ adjoint(vectors)) * factor), upper)
 
 
 def _eigh_jvp(t: Any, out: Any, upper: bool) -> Any:
     values, vectors = out
     rotated = adjoint(vectors) @ mirror_triangle(_lower(t, upper)) @ vectors
-    return real(_diagonal(rotated, offset=0)), vectors @ (gaps(values) * rotated)
+    factor = nan_if_mixed(negligible(values)[..., None], values[..., None, :], rotated, vectors)
+    return real(_diagonal(rotated, offset=0)), (vectors @ (gaps(values) * rotated)) * factor
 
 
 @opaque(x=(_eigh_vjp, _eigh_jvp), batch=aligned)
@@ -107,7 +127,7 @@ def eigh_upper(x: Array, /) -> EighResult:
 
 @opaque(
     x=(
-        lambda ct, x: _eigh_vjp((ct, None), _eigh(x, strict=False), False),
+        lambda ct, x: _eigh_vjp((ct, None), _eigh(x, strict=False), False, False),
         lambda t, x: _eigh_jvp(t, _eigh(x, strict=False), False)[0],
     ),
     batch=aligned,
@@ -133,26 +153,43 @@ def eigvalsh(x: ArrayLike, /) -> Array:
 # --- general matrices -----------------------------------------------------------------
 
 
-def _eig_vjp(ct: Any, out: Any, shape: Any, dtype: Any) -> Any:
+def _eig_vjp(ct: Any, x: Any, out: Any, strict: bool) -> Any:
     ct_values, ct_vectors = ct
     values, vectors = out
-    transposed = _matrix_transpose(vectors)
-    right: Any = 0
+    left, right = _matrix_transpose(inverse(vectors)), _matrix_transpose(vectors)
+    floor = eigenvalue_errors(x, _matrix_transpose(left))
+    factor = nan_if_defective(x, floor, values[..., None, :])
+    terms: Any = 0
     if ct_vectors is not None:
-        rotated = transposed @ ct_vectors
+        rotated = right @ ct_vectors
         own_part = real(_diagonal(rotated, offset=0))[..., None, :]
-        right = gaps(values) * (rotated - (transposed @ conj(vectors)) * own_part) @ transposed
+        numerators = rotated - (right @ conj(vectors)) * own_part
+        terms = gaps(values, floor) * numerators @ right
+        factor = factor * nan_if_unknown(
+            floor,
+            values[..., None, :],
+            numerators,
+            (values if ct_values is None else ct_values)[..., None, :],
+            ct_vectors,
+            left,
+            right,
+            only_vectors=ct_values is None and strict,
+        )
     if ct_values is not None:
-        right = right + ct_values[..., :, None] * transposed
-    return fit(solve_matrices(transposed, right), (shape, dtype))
+        terms = terms + ct_values[..., :, None] * right
+    return fit(left @ terms * factor, (x.shape, x.dtype))
 
 
-def _eig_jvp(t: Any, out: Any) -> Any:
+def _eig_jvp(t: Any, x: Any, out: Any) -> Any:
     values, vectors = out
-    rotated = solve_matrices(vectors, t @ vectors)
-    directions = vectors @ (gaps(values) * rotated)
+    left = inverse(vectors)
+    floor = eigenvalue_errors(x, left)
+    rotated = left @ (t @ vectors)
+    directions = vectors @ (gaps(values, floor) * rotated)
     own_part = real((conj(vectors) * directions).sum(axis=-2, keepdims=True))
-    return _diagonal(rotated, offset=0), directions - vectors * own_part
+    defect = nan_if_defective(x, floor, values[..., None, :])
+    factor = nan_if_mixed(floor, values[..., None, :], rotated, vectors) * defect
+    return _diagonal(rotated * defect, offset=0), (directions - vectors * own_part) * factor
 
 
 def _complex(xp: Any, x: Any, dtype: Any) -> Any:
@@ -206,8 +243,8 @@ def eig(x: ArrayLike, /) -> EigResult:
 
 @opaque(
     x=(
-        lambda ct, x, shape, dtype: _eig_vjp((ct, None), _eig(x, strict=False), shape, dtype),
-        lambda t, x: _eig_jvp(t, _eig(x, strict=False))[0],
+        lambda ct, x: _eig_vjp((ct, None), x, _eig(x, strict=False), False),
+        lambda t, x: _eig_jvp(t, x, _eig(x, strict=False))[0],
     ),
     batch=aligned,
 )
