@@ -12,6 +12,7 @@ import numpy as np
 
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.cumulative import accumulated
+from fdbr.backends.cpu.library.rows import reduces_by_kernel
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.reductions import cumulative
@@ -186,14 +187,14 @@ def _transposed(x: Any) -> Any:
 def _prod(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     if x.size < TUNING.product_lanes:
         return np.multiply.reduce(x, axes) if type(x) is np.ndarray else x.prod(axis=axes)
-    if x.nbytes >= TUNING.kernel_bytes and x.dtype.char in "fd":
+    if reduces_by_kernel(x) and x.dtype.char in "fd":
         found = kernels.reduced("prod", _row_products, axes, (x,))
         if found is not None:
             return found.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
     last = axes == tuple(range(x.ndim - len(axes), x.ndim))
     if last and axes and x.dtype.char in "fdFD":
         x = x.reshape((*x.shape[: axes[0]], -1))
-        return np.multiply.reduce(_lanes(x) if x.shape[-1] >= _LANES else x, -1)
+        return np.multiply.reduce(_lanes(x) if x.shape[-1] >= TUNING.product_lanes else x, -1)
     return x.prod(axis=axes)
 
 
@@ -204,7 +205,7 @@ def _row_products(x: Any) -> Any:
 def _lanes(x: Any) -> Any:
     """Multiply elements at a fixed distance along the last axis, giving fewer factors."""
     n = x.shape[-1]
-    count = min(_LANES, n // 8 | 1)
+    count = min(_LANES, math.isqrt(n) | 1)
     whole = n - n % count
     lanes = x[..., :whole].reshape((*x.shape[:-1], whole // count, count))
     lanes = np.multiply.reduce(lanes, -2)
