@@ -21,6 +21,7 @@ from fdbr.pytrees.dtypes import dtype_kind
 __all__: list[str] = []
 
 _LANES = 1023  # odd, so that periodic large elements are spread over lanes and do not overflow one
+_BLOCK = 32  # factors of a block; the products of more leave the range of float32 more often
 _TILE = 64  # rows transposed at a time, so that they stay in the caches
 
 
@@ -115,7 +116,7 @@ def _product_blocks(x: Any, axis: int) -> Any:
     outer, n, inner = _sizes_around(x.shape, axis)
     if outer * inner >= CHAINS or x.dtype.char not in "fd":
         return None
-    size = math.isqrt(n)
+    size = min(_BLOCK, n)
     count, rest = divmod(n, size)
     shape, x = x.shape, x.reshape(outer, n, inner)
     cut = (outer, count, size, inner)
@@ -124,7 +125,7 @@ def _product_blocks(x: Any, axis: int) -> Any:
     if within is None or not cumulative._is_regular(blocks, within):
         return None
     carries = np.ones((outer, count + 1, inner), x.dtype)
-    np.multiply.accumulate(within[:, :, -1], 1, out=carries[:, 1:])
+    carries[:, 1:] = accumulated("prod", within[:, :, -1], 1)
     out = np.empty_like(x, order="C")
     np.multiply(within, carries[:, :-1, None], out=out[:, : n - rest].reshape(cut))
     if rest:
