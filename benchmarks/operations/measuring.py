@@ -195,8 +195,10 @@ def _step_of_fdbr(
     import fdbr
     from fdbr import ops
 
+    ours = program.ours  # not the program, which `jit` would compare part by part at each call
+
     def value(*operands: Any) -> tuple[Any, ...]:
-        return _parts(program.ours(ops, *operands))
+        return _parts(ours(ops, *operands))
 
     outs = value(*arguments)
     cotangents = tuple(_cotangents((out.shape, out.dtype) for out in outs)) if gradient else ()

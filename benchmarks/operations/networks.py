@@ -87,6 +87,17 @@ _NORMALISED = [
     )
 ]
 
+_WHOLE = [  # one row, whose steps wait for each other
+    Program(
+        f"{name}/whole",
+        lambda d: (d.uniform(0.5, 1.5),),
+        lambda o, x, name=name: getattr(o, name)(x),
+        lambda t, x, theirs=theirs: getattr(t, theirs)(x, dim=0),
+        alike=False,  # sums of so many numbers differ by more than the tolerance
+    )
+    for name, theirs in (("cumulative_sum", "cumsum"), ("cumulative_prod", "cumprod"))
+]
+
 _ORDERS = [
     Program(
         "quantile",
@@ -386,4 +397,4 @@ _PATCHES = [
     ),
 ]
 
-PROGRAMS = [*_REDUCTIONS, *_SPREAD, *_NORMALISED, *_ORDERS, *_NORMS, *_PATCHES]
+PROGRAMS = [*_REDUCTIONS, *_SPREAD, *_NORMALISED, *_WHOLE, *_ORDERS, *_NORMS, *_PATCHES]

@@ -2,8 +2,10 @@
 
 import math
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 import fdbr
 from fdbr import ops
@@ -45,6 +47,40 @@ def test_what_is_not_finite_counts_in_running_sums_from_its_place_on(shape, valu
 def test_running_products_of_many_elements_are_those_of_numpy(shape, axis):
     x = numbers(shape, 0.999, 1.001)
     assert_allclose(ops.cumulative_prod(x, axis=axis), np.cumprod(x, axis=axis))
+
+
+@given(
+    st.sampled_from([((16_383,), 0), ((16_384,), 0), ((3, 9_001), 1), ((9_001, 3), 0)]),
+    st.sampled_from([None, 0.0, np.nan, np.inf, 1e-30, 1e-42]),
+    st.integers(0, 16_382),
+    st.sampled_from(["float32", "float64"]),
+)
+def test_running_products_in_blocks_are_those_of_steps(case, value, place, dtype):
+    shape, axis = case
+    x = numbers(shape, 0.99, 1.01, dtype) * np.random.default_rng(1).choice([-1, 1], shape)
+    if value is not None:
+        x.reshape(-1)[[place, -place]] = value
+    for each in (x.astype(dtype), np.asfortranarray(x), x[..., ::-1]):
+        with np.errstate(invalid="ignore"):
+            found, expected = ops.cumulative_prod(each, axis=axis), np.cumprod(each, axis=axis)
+        assert_allclose(found, expected, rtol=1e-3 if dtype == "float32" else 1e-9)
+
+
+@pytest.mark.parametrize("times", [2, 3, 7])
+def test_running_products_return_to_the_range_that_their_factors_leave(times):
+    x = np.repeat(np.tile(np.array([1e20, 1e-20], "float32"), 4_000), times)[: 8_000 * times]
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert_allclose(ops.cumulative_prod(x), np.cumprod(x), rtol=1e-3)
+
+
+@pytest.mark.parametrize("count", [2_046, 2_048, 10_000, 300_000])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_periodic_factors_of_a_product_do_not_overflow(count, axis):
+    x = np.tile(np.array([1e30, 1e-30], "float32"), (4, count // 2))
+    x = x if axis != 0 else np.ascontiguousarray(x.T)
+    assert_allclose(
+        ops.prod(x, axis=axis), np.ones(() if axis is None else 4, "float32"), rtol=1e-2
+    )
 
 
 def derivative_of_running_product(ct, x):

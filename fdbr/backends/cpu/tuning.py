@@ -77,8 +77,8 @@ class Tuning:
     # Elements of a row from which on a step over it costs more than the call; and steps from
     # which on narrower recurrences are cut into blocks.
     scan_row: int = _size(64, "cumulative product")
-    # Elements from which on a product is computed in lanes.
-    product_lanes: int = _size(1 << 14, "product of all")
+    # Elements from which on a product is computed in lanes: NumPy's waits for each multiplication.
+    product_lanes: int = _size(1 << 11, "product of all")
     # Elements of a reduced row from which on a kernel pays.
     reduced_row: int = _size(16, "max of rows")
     # Bytes of a reduced row below which vectors run across rows.

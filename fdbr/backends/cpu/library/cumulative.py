@@ -17,9 +17,9 @@ from fdbr.backends.cpu.codegen.llvm_values import BYTES
 from fdbr.backends.cpu.runtime.machine import address_of
 from fdbr.backends.cpu.runtime.pool import data_address, launch, part_count
 
-__all__ = ["accumulated"]
+__all__ = ["CHAINS", "accumulated"]
 
-_CHAINS = 8  # chains side by side, to hide the latency of a multiplication
+CHAINS = 8  # chains side by side, to hide the latency of a multiplication
 _PART = 1 << 16  # bytes of a part: waking a thread takes as long as a smaller one
 _CODES = {np.dtype(np.float32): "f4", np.dtype(np.float64): "f8"}
 _STEPS = {"sum": (Number.__add__, -0.0), "prod": (Number.__mul__, 1.0)}
@@ -27,7 +27,7 @@ _STEPS = {"sum": (Number.__add__, -0.0), "prod": (Number.__mul__, 1.0)}
 
 
 @functools.cache
-def _source(name: str, code: str) -> str:
+def _source(name: str, code: str, together: int) -> str:
     """Return a kernel; if fewer chains are left, the last one is computed repeatedly.
 
     Chain ``r`` begins at element ``r % inner`` of block ``r / inner``.
@@ -37,8 +37,8 @@ def _source(name: str, code: str) -> str:
     x, out, size, inner = kernel.word.values()
     # The distance of both arrays, as pointers to each chain in both would not fit into registers.
     itemsize, last, apart = BYTES[code], kernel.stop - 1, out - x
-    with kernel.each(kernel.start, kernel.stop, _CHAINS) as first:
-        chains = [kernel.apply("smin", first + k, last) for k in range(_CHAINS)]
+    with kernel.each(kernel.start, kernel.stop, together) as first:
+        chains = [kernel.apply("smin", first + k, last) for k in range(together)]
         begins = [x + (r // inner * size + r % inner) * itemsize for r in chains]
 
         def column(at: Number, *totals: Number) -> list[Number]:
@@ -48,7 +48,7 @@ def _source(name: str, code: str) -> str:
                 kernel.store(kernel.pointer_to(begin + (at + apart), code), found[-1])
             return found
 
-        none = [kernel.constant(neutral, code)] * _CHAINS
+        none = [kernel.constant(neutral, code)] * together
         kernel.repeat(0, size * itemsize, column, *none, step=inner * itemsize)
     return kernel.text()
 
@@ -62,14 +62,15 @@ def accumulated(name: str, x: Any, axis: int) -> Any:
     """
     n = x.shape[axis]
     chains = x.size // n if n else 0
-    if type(x) is not np.ndarray or x.dtype not in _CODES or chains < _CHAINS or not expected():
+    if type(x) is not np.ndarray or x.dtype not in _CODES or not chains or not expected():
         return None
+    together = CHAINS if chains >= CHAINS else 1
     x = np.ascontiguousarray(x)
     out = np.empty(x.shape, x.dtype)
     inner = math.prod(x.shape[axis + 1 :])
     table = array("q", [data_address(v) for v in (x, out)])
     table.extend((n * inner, inner))
-    kernel = address_of(_source(name, _CODES[x.dtype]))
-    parts = part_count(min(chains // _CHAINS, x.nbytes // _PART))
-    launch(kernel, table.buffer_info()[0], chains, _CHAINS, parts)
+    kernel = address_of(_source(name, _CODES[x.dtype], together))
+    parts = part_count(min(chains // together, x.nbytes // _PART))
+    launch(kernel, table.buffer_info()[0], chains, together, parts)
     return out

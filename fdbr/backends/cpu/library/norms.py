@@ -39,7 +39,7 @@ def _standard(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]
     mean = mean_along.host(x, axes)
     deviation = x - mean
     variance = mean_along.host(deviation * deviation, axes)
-    deviation *= 1 / np.sqrt(variance + eps)
+    deviation /= np.sqrt(variance + eps)
     return deviation, mean, variance
 
 

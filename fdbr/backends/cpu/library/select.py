@@ -32,6 +32,10 @@ def choose(xp: Any, condition: Any, x: Any, y: Any) -> Any:
             return np.where(condition, x, y)
     elif condition.nbytes < TUNING.kernel_bytes // 8 and not (_is_large(x) or _is_large(y)):
         return _by_bits(condition, x, y)
+    if type(x) in (float, int) or type(y) in (float, int):  # a kernel cannot see their dtype
+        dtype = np.result_type(x, y)
+        if dtype.kind == "f":
+            x, y = (v if type(v) is np.ndarray else np.asarray(v, dtype) for v in (x, y))
     found = kernels.elementwise("where", arithmetic.where, (condition, x, y))
     return np.where(condition, x, y) if found is None else found
 

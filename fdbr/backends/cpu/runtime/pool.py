@@ -347,6 +347,10 @@ def _alone() -> Any:
     return _function(_ALONE, 5)
 
 
+_kernel_type = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
+_called = functools.lru_cache(4096)(_kernel_type)  # by address: to make a function takes longer
+
+
 def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
     """Run a kernel on several threads, each part on a share of the rows.
 
@@ -362,10 +366,14 @@ def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
     parts
         The number of parts, at most 65,535.
     """
+    if parts == 1:
+        if rows:
+            _called(int(kernel))(table, 0, rows, 0)
+        return
     pool = _pool
     # CPython delivers no interrupt between acquiring a lock in `with` and the block.  If another
     # thread acquires it after the test, this one waits.
-    if parts > 1 and not pool.lock.locked():
+    if not pool.lock.locked():
         with pool.lock:
             if pool.helpers < 0:
                 pool.start()

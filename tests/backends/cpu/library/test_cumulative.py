@@ -22,8 +22,7 @@ def test_scans_along_every_axis_are_numpys_to_the_last_bit(rows, columns, dtype,
                 found = cumulative.accumulated(name, each, axis)
                 expected = of_numpy(each, axis=axis)
             if found is None:
-                chains = x.size // x.shape[axis]
-                assert x.dtype not in (np.float32, np.float64) or chains < 8
+                assert x.dtype not in (np.float32, np.float64)
             else:
                 np.testing.assert_array_equal(found, expected)
                 np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
