@@ -26,7 +26,7 @@ __all__ = ["Updates", "at"]
 class at:
     """Update an array functionally: ``at(x)[key].set(y)`` is a copy of ``x`` with ``y`` at the key.
 
-    Other updates are ``add``, ``multiply``, ``divide``, ``power``, ``max``, ``min`` and ``apply``;
+    Other updates are ``add``, ``multiply``, ``divide``, ``power``, ``max``, ``min`` and ``apply``.
     ``get`` reads.  On traced values ``x.at[key].set(y)`` is the same.
 
     >>> import numpy as np
