@@ -20,7 +20,7 @@ from fdbr.ops.indexing.searching import *
 from fdbr.ops.indexing.segments import *
 from fdbr.ops.indexing.sets import *
 from fdbr.ops.indexing.sorting import *
-from fdbr.ops.indexing.writing import at
+from fdbr.ops.indexing.updates import at
 from fdbr.ops.inspection import *
 from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
 from fdbr.ops.nn.activations.exponentials import log_softmax, logsumexp, relu, softmax

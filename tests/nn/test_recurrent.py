@@ -449,3 +449,13 @@ def test_a_network_of_cells_with_a_training_of_their_own_says_how_they_are_train
     assert network(x)[0].shape == (5, 2, 4)
     with pytest.raises(TypeError, match="a training of its own"):
         network.train(x, key=random.key(1))
+
+
+@pytest.mark.parametrize("cls", [nn.RNNCell, nn.GRUCell, nn.LSTMCell, nn.MGUCell])
+def test_a_cell_without_a_state_starts_from_zeros(cls):
+    cell, x = cls.init(fdbr.random.key(0), 3, 2), np.ones((5, 3), "float32")
+    state, out = cell(x)
+    wanted, same = cell(cell.initial_state(5), x)
+    fdbr.tree.map(np.testing.assert_array_equal, (state, out), (wanted, same))
+    ((_, trained), _) = cell.train(x)
+    np.testing.assert_array_equal(trained, out)

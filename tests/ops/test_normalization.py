@@ -328,3 +328,10 @@ def test_only_some_of_what_a_norm_is_given_may_be_batched():
             one = [v[i] if axis == 0 else v for v, axis in zip(given, axes, strict=True)]
             for part, wanted in zip(found, cotangents_in(*one), strict=True):
                 np.testing.assert_allclose(part[i], wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_eps_of_rms_norm_is_the_dtypes(dtype):
+    x = np.full(4, 1e-6, dtype)
+    eps = np.finfo(dtype).eps
+    assert_allclose(ops.rms_norm(x), x / np.sqrt(x[0] ** 2 + eps), rtol=1e-6)

@@ -38,7 +38,8 @@ _ONE = {
     "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asinh": "Asinh",
     "acosh": "Acosh", "atanh": "Atanh", "sigmoid": "Sigmoid", "expit": "Sigmoid", "relu": "Relu",
     "erf": "Erf", "softplus": "Softplus", "softsign": "Softsign", "positive": "Identity",
-    "checked_index": "Identity", "to_device": "Identity", "on_host": "Identity",
+    "checked_index": "Identity", "checked_lengths": "Identity", "to_device": "Identity",
+    "on_host": "Identity",
 }  # fmt: skip
 
 _TWO = {

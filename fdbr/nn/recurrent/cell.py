@@ -39,7 +39,7 @@ def drawn(
 
 
 class RecurrentCell(Layer):
-    """The base of recurrent cells: ``state, output = cell(state, x)``.
+    """The base of recurrent cells: ``state, output = cell(state, x)``, or ``cell(x)`` at first.
 
     Flax's cells are called in the same form, and `fdbr.scan` and `fdbr.nn.scan` take such
     functions.  A state is an array, or for LSTM cells the pair ``(h, c)``; `initial_state` returns
@@ -111,8 +111,10 @@ class RecurrentCell(Layer):
     def _widths(self) -> tuple[int, ...]:
         return (self.weight_hh.shape[1], self.hidden_size)[: self.kind.states]
 
-    def __call__(self, state: Any, x: Any) -> Any:
+    def __call__(self, state: Any, x: Any = None) -> Any:
         """Return the next state, and the output of the step.
+
+        ``cell(x)``, with one argument, starts from a state of zeros, as in PyTorch.
 
         Parameters
         ----------
@@ -131,12 +133,14 @@ class RecurrentCell(Layer):
         ValueError
             If the shapes of the state or of ``x`` do not fit.
         """
+        if x is None:
+            state, x = None, state
         x = self.checked(x)
         if state is None:
             state = self.initial_state(x.shape[:-1])
         return self.advance(self.fitting(state, x.shape, x), self.project(x))
 
-    def train(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+    def train(self, state: Any, x: Any = None, *, key: Any = None) -> tuple[Any, Self]:
         """Return ``((state, output), successor)``; see `Layer.train`."""
         return self(state, x), self
 

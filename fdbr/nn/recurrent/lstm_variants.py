@@ -194,7 +194,7 @@ class ZoneoutLSTMCell(RecurrentCell):
         cell: Self = made(cls, key, (input_size, hidden_size), bias, inits, dtype, **rates)
         return cell
 
-    def train(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+    def train(self, state: Any, x: Any = None, *, key: Any = None) -> tuple[Any, Self]:
         """Return a step in training, and the cell itself.
 
         Parameters
@@ -219,6 +219,8 @@ class ZoneoutLSTMCell(RecurrentCell):
                 "fdbr.nn.ZoneoutLSTMCell: training needs a key; give key=fdbr.random.key(seed), or "
                 "to nn.scan, which makes one for each step"
             )
+        if x is None:
+            state, x = None, state
         x = self.checked(x)
         if state is None:
             state = self.initial_state(x.shape[:-1])

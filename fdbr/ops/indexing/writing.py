@@ -7,7 +7,7 @@ import numpy as np
 from fdbr.core.array_modules import array_module, copy_of, keep
 from fdbr.core.tracer import Tracer, is_differentiated
 from fdbr.errors.checks import describe
-from fdbr.errors.public import explaining, public
+from fdbr.errors.public import explaining
 from fdbr.ops.declare import constant, indexed
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.comparison import where
@@ -21,34 +21,7 @@ from fdbr.ops.shape.manipulation import broadcast_to, reshape
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["Place", "at"]
-
-
-@public("fdbr.ops")
-class at:
-    """Update an array functionally: ``at(x)[key].set(y)`` is a copy of ``x`` with ``y`` at the key.
-
-    On traced values ``x.at[key].set(y)`` is the same.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.at(np.zeros(3))[1:].set(5.0)
-    array([0., 5., 5.])
-    >>> ops.at(np.zeros(3))[np.array([0, 0, 2])].add(1.0)
-    array([2., 0., 1.])
-    """
-
-    __slots__ = ("_x",)
-
-    def __init__(self, x: Any, /) -> None:
-        self._x = x
-
-    @explaining("fdbr.ops.at")
-    def __getitem__(self, key: Any) -> "Place":
-        return Place(self._x, key)
-
-    def __repr__(self) -> str:
-        return f"at({describe(self._x)})"
+__all__ = ["Place"]
 
 
 class Place:

@@ -1,8 +1,8 @@
-"""Products with constant matrices whose rows are the weights of windows.
+"""Products with constant matrices.  Each row has the weights of a window.
 
 Interpolation and adaptive pooling are such products along one axis.  Most entries of the matrices
-are 0, and NaN or infinity times 0 is NaN: an element that is not finite would spread to outputs
-whose windows do not have it.  The products here leave out elements with the weight 0.
+are 0.  NaN or infinity times 0 is NaN, so an element that is not finite would spread to outputs
+with other windows.  The products here leave out elements with the weight 0.
 """
 
 import functools
@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
 
 class Windows(Protocol):
-    """``m`` windows of an axis of ``n`` elements; it is hashable."""
+    """The weights of ``m`` windows of an axis of ``n`` elements, a hashable value."""
 
     @property
     def n(self) -> int: ...
@@ -106,7 +106,7 @@ def spreads_by(matmul: Any, xp: Any, ct: Any, windows: Any) -> Any:
 
 def _product_by(matmul: Any, xp: Any, x: Any) -> Callable[[Any, Any], Any]:
     """Return the function that multiplies matrices of weights with parts of ``x``."""
-    # A look at the elements of a GPU would wait for it.
+    # On a GPU the host would wait to know whether all elements are finite.
     if xp is not np or not is_finite(np, x):
         return functools.partial(matmul_within_windows, xp)
     if x.shape[-1] == 1:  # one product for all rows, not one for each

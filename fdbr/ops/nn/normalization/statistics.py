@@ -79,7 +79,7 @@ def rms_norm(
     weight: ArrayLike | None = None,
     *,
     axis: Axes = -1,
-    eps: float | None = 1e-5,
+    eps: float | None = None,
     normalized_shape: ArrayLike | None = None,
 ) -> Array:
     """Divide each example by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
@@ -91,7 +91,8 @@ def rms_norm(
     x, weight, axis, normalized_shape
         As for `layer_norm`.
     eps
-        Avoids division by 0; with `None` the dtype's ``eps``, PyTorch's default.
+        Avoids division by 0; by default the ``eps`` of the dtype, as in PyTorch, and of float32
+        for 16-bit floats.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import in_single
-from fdbr.ops.indexing.writing import at
+from fdbr.ops.indexing.updates import at
 from fdbr.ops.nn.pooling.windowed import spread_windows
 from fdbr.ops.nn.windows import Geometry, Sizes, padding_pairs, per_axis
 from fdbr.ops.shape.creation import asarray
