@@ -3,7 +3,8 @@
 import functools
 import inspect
 import operator
-from types import FrameType
+from collections.abc import Callable
+from types import FrameType, MethodType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = [
     "integer",
     "integers",
     "is_interrupt",
+    "made_of",
     "is_refusal",
     "name_of",
     "named_as",
@@ -55,6 +57,41 @@ def named_as(f: Any) -> Any:
         if isinstance(getattr(f, name, None), _ATTRIBUTES.get(name, object))
     ]
     return functools.wraps(f, assigned=wanted, updated=())
+
+
+class Transformed:
+    """A function that a transformation has made of another one.
+
+    Pickling stores the transformation, the function and the settings, so the function must be
+    importable by its name.
+    """
+
+    def __init__(self, call: Callable[..., Any], make: Callable[[], Any]) -> None:
+        self._call = call
+        self._make = make
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        return functools.partial.__call__, (self._make,)
+
+    def __repr__(self) -> str:
+        return repr(self._call)
+
+
+def made_of(f: Any, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Decorate the function that ``make(f, *args, **kwargs)`` returns."""
+
+    def decorate(call: Callable[..., Any]) -> Any:
+        named_as(f)(call)
+        made = Transformed(call, functools.partial(make, f, *args, **kwargs))
+        return named_as(f)(made)
+
+    return decorate
 
 
 def describe(value: Any) -> str:

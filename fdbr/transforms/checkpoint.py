@@ -21,7 +21,7 @@ from fdbr.core.tape import (
     new_node,
 )
 from fdbr.core.tracer import Trace, Tracer, replaying, running
-from fdbr.errors.checks import describe, name_of, named_as
+from fdbr.errors.checks import describe, made_of, name_of
 from fdbr.errors.public import public
 from fdbr.ops.declare.memory_saving import saving_memory
 from fdbr.transforms import harvest
@@ -67,7 +67,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     if not callable(f):
         raise TypeError(f"fdbr.checkpoint: f must be a function, not {describe(f)}")
 
-    @named_as(f)
+    @made_of(f, checkpoint)
     def block(*args: Any, **kwargs: Any) -> Any:
         run = _as_it_is(f)
         if harvest.are_collected():

@@ -5,7 +5,7 @@ from typing import Any, Literal, ParamSpec
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import array_module
-from fdbr.errors.checks import describe, integers, name_of, named_as
+from fdbr.errors.checks import describe, integers, made_of, name_of
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_complex
 from fdbr.transforms.argnums import positions, wants_zeros
@@ -170,7 +170,7 @@ def jacfwd(
     """
     argnums = _argnums("jacfwd", f, argnums)
 
-    @named_as(f)
+    @made_of(f, jacfwd, argnums, has_aux, holomorphic)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen, inner = _in_arguments("jacfwd", f, args, kwargs, argnums)
         leaves, structure = tree.flatten(tree.trainable(chosen))
@@ -218,7 +218,7 @@ def jacrev(
     argnums = _argnums("jacrev", f, argnums)
     wants_zeros("jacrev", unused)
 
-    @named_as(f)
+    @made_of(f, jacrev, argnums, has_aux, holomorphic, unused=unused)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen, inner = _in_arguments("jacrev", f, args, kwargs, argnums)
         _check(tree.leaves(tree.trainable(chosen)), f, "jacrev", "argument", holomorphic)

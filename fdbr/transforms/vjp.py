@@ -12,7 +12,7 @@ from fdbr.core.array_modules import array_module, is_locked, owner
 from fdbr.core.devices import is_host
 from fdbr.core.tape import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 from fdbr.core.tracer import Tracer, run
-from fdbr.errors.checks import describe, integers, named_as
+from fdbr.errors.checks import describe, integers, made_of
 from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.short_repr import brief
@@ -151,7 +151,7 @@ def with_gradient(
     zeros = wants_zeros(name, unused)
     with_value = name == "value_and_grad"
 
-    @named_as(f)
+    @made_of(f, with_gradient, argnums, has_aux, unused, name, gradients_of)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         trace = ReverseTrace(name, f)
         inputs, traced = trace_arguments(trace, args, argnums)

@@ -12,7 +12,7 @@ from fdbr.core.effects import refusing_effects
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
-from fdbr.errors.checks import describe, index, integer, is_interrupt, name_of, named_as
+from fdbr.errors.checks import describe, index, integer, is_interrupt, made_of, name_of
 from fdbr.errors.public import public
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms import harvest
@@ -312,8 +312,8 @@ def vectorised(
     ``within`` is the run of which the batch is a sub-batch, and which one, if there is such a run.
     """
 
-    @named_as(f)
-    def vectorised(*args: Any, **kwargs: Any) -> Any:
+    @made_of(f, vectorised, in_axes, out_axes, size, max_paths, marks_axis, within)
+    def over_batch(*args: Any, **kwargs: Any) -> Any:
         if not harvest.are_collected():
             return _Batch(f, args, kwargs, in_axes, size).run(out_axes, max_paths, within)
 
@@ -323,7 +323,8 @@ def vectorised(
 
         return harvest.through(batch, f, parts="fdbr.vmap")
 
-    return vectorised
+    made: Callable[P, R] = over_batch
+    return made
 
 
 class _Batch:

@@ -170,7 +170,7 @@ class CaptureTracer(Tracer):
         return _refuse_array(self) if found is None else found
 
 
-def _abandon(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+def _abandon(self: Any, *args: Any, **kwargs: Any) -> Any:
     self._trace.abandon(f"it uses an array of dtype {self.dtype}, and only numbers are traced")
 
 
@@ -183,7 +183,7 @@ class OpaqueTracer(CaptureTracer):
 
     __slots__ = ()
 
-    value = property(_abandon, _abandon)  # type: ignore[assignment]
+    value = property(_abandon, _abandon)
     __array_ufunc__ = __array_function__ = __array__ = _abandon
 
     @property  # type: ignore[misc]
