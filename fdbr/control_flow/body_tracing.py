@@ -25,6 +25,7 @@ from fdbr.core.array_modules import array_module, is_locked
 from fdbr.core.higher_order import HigherOrder
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
+from fdbr.errors.lines import caller
 from fdbr.transforms.custom_call import CALL, captured_tracers
 from fdbr.transforms.vmap import BatchTracer
 
@@ -109,6 +110,8 @@ class StageTrace(CaptureTrace):
 
     __slots__ = ("found", "lifted", "stopped")
 
+    is_staged = True
+
     def __init__(self, function: Any) -> None:
         super().__init__(function)
         self.found: list[Any] = []  # captured values that became inputs
@@ -153,15 +156,16 @@ class StageTrace(CaptureTrace):
 
     def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
         raise NoBodyError(
-            f"its body asks for {kind.__name__}() of a value that differs between iterations"
+            f"its body asks for {kind.__name__}() of a value that differs between iterations, at "
+            f"{caller()}"
         )
 
     def show(self, tracer: Tracer) -> Any:
-        raise NoBodyError("its body converts a value to text")
+        raise NoBodyError(f"its body converts a value to text, at {caller()}")
 
 
 def _refuse_effect() -> None:
-    raise NoBodyError("its body has a side effect")
+    raise NoBodyError(f"its body has a side effect, at {caller()}")
 
 
 def _is_outer(arg: Any, trace: Any) -> bool:

@@ -364,7 +364,7 @@ def _as_column(live: Any, leaf: Any) -> Any:
 
 
 class _Live(Step):
-    """What an iteration gets of a batch: `LIVE.apply(leaf, live, safe)`.
+    """The values of a batch that an iteration gets: `LIVE.apply(leaf, live, safe)`.
 
     Examples that have ended get the first values of a live example if the iteration is
     differentiated, because a cotangent of zero times infinity is NaN.  Otherwise nothing needs to
