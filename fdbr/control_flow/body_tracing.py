@@ -27,6 +27,7 @@ from fdbr.core.array_modules import array_module, is_locked
 from fdbr.core.higher_order import HigherOrder
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, holds, run, stop_gradient
+from fdbr.errors.lines import caller
 from fdbr.transforms.custom_call import CALL, captured_tracers
 from fdbr.transforms.vmap import BatchTracer
 
@@ -124,6 +125,8 @@ class StageTrace(CaptureTrace):
 
     __slots__ = ("checks", "found", "lifted", "stopped")
 
+    is_staged = True
+
     def __init__(self, function: Any) -> None:
         super().__init__(function)
         self.found: list[Any] = []
@@ -169,7 +172,8 @@ class StageTrace(CaptureTrace):
 
     def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
         raise NoBodyError(
-            f"its body asks for {kind.__name__}() of a value that differs between iterations"
+            f"its body asks for {kind.__name__}() of a value that differs between iterations, at "
+            f"{caller()}"
         )
 
     def check(self, condition: Any) -> bool:
@@ -177,11 +181,11 @@ class StageTrace(CaptureTrace):
         return True
 
     def show(self, tracer: Tracer) -> Any:
-        raise NoBodyError("its body converts a value to text")
+        raise NoBodyError(f"its body converts a value to text, at {caller()}")
 
 
 def _refuse_effect() -> None:
-    raise NoBodyError("its body has a side effect")
+    raise NoBodyError(f"its body has a side effect, at {caller()}")
 
 
 def _is_outer(arg: Any, trace: Any) -> bool:

@@ -16,6 +16,7 @@ from fdbr import ops
 from fdbr.compiler.capture.tracers import capturing
 from fdbr.control_flow.body_tracing import Body, StageTrace, Step, evaluate, example, stage
 from fdbr.control_flow.operands import for_each, own_memory, rounded, scalar, sum_start, zero
+from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, innermost, stop_gradient
 from fdbr.pytrees.structure import is_inexact
 from fdbr.transforms.jvp import jvp
@@ -365,7 +366,7 @@ def _as_column(live: Any, leaf: Any) -> Any:
 
 
 class _Live(Step):
-    """What an iteration gets of a batch: `LIVE.apply(leaf, live, safe)`.
+    """The values of a batch that an iteration gets: `LIVE.apply(leaf, live, safe)`.
 
     Examples that have ended get the first values of a live example if the iteration is
     differentiated, because a cotangent of zero times infinity is NaN.  Otherwise nothing needs to
@@ -390,7 +391,7 @@ def _of_live(leaf: Any, live: Any, safe: Any) -> tuple[Any]:
 
 
 LIVE = _Live("live", lambda xp, leaf, live, safe: (leaf,), batch=_batch_live)
-_DIFFERENTIATED = {LIVE: _of_live}
+_DIFFERENTIATED: dict[Primitive, Any] = {LIVE: _of_live}
 """What replaces primitives in an iteration that is differentiated."""
 
 

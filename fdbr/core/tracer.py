@@ -95,6 +95,8 @@ class Trace:
         The identities of the memory owners that callers handed in and can write to.
     records
         Whether later runs evaluate the conditions of Python control flow again.
+    is_staged
+        Whether transformations may follow later, so that no conversion to a number is refused yet.
     finishing
         Functions that are called when the traced function has returned, before the trace ends.
     cut
@@ -107,6 +109,7 @@ class Trace:
     __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running")
 
     records = False
+    is_staged = False
     cut = False
 
     def __init__(self, transformation: str, function: Any) -> None:

@@ -193,7 +193,7 @@ refuse_item = refusing(f"item() of {{}}: {_ADVICE}.")
 
 def number(self: Any, kind: type, refuse: Callable[..., NoReturn]) -> Any:
     """Convert to a floating number if that loses no derivative; it is a guard then."""
-    if self.size != 1 or is_differentiated(self):
+    if not self._trace.is_staged and (self.size != 1 or is_differentiated(self)):
         explain(self)
         refuse(self)
     return self._trace.decide(self, kind)

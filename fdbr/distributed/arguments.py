@@ -3,8 +3,8 @@
 from typing import Any
 
 from fdbr.distributed.communicator import Communicator
-from fdbr.distributed.lines import caller
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.lines import caller
 
 __all__ = ["caller", "communicator_of", "op_of", "peer_of", "root_of", "wire_of"]
 

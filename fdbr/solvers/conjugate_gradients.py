@@ -349,7 +349,8 @@ class _Equation:
 
         count = len(self.A.outs)
         b, x, (tol, atol) = take(count), take(count), take(2)
-        A, M = operator(self.A), self.M and operator(self.M)
+        A = operator(self.A)
+        M = None if self.M is None else operator(self.M)
         return _Problem(A, M, b, x, (tol, atol, self.steps), self.lead)
 
     def __repr__(self) -> str:

@@ -10,9 +10,9 @@ from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.gradients.buckets import buckets
 from fdbr.distributed.gradients.weights import factor_of, weighted_there
-from fdbr.distributed.lines import caller
 from fdbr.distributed.primitives import communicate
 from fdbr.distributed.structures import text_of
+from fdbr.errors.lines import caller
 
 __all__ = ["Averaging", "averaged"]
 

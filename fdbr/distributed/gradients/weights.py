@@ -14,9 +14,9 @@ from fdbr.core.primitive import Primitive, dispatch
 from fdbr.core.tracer import Tracer
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
-from fdbr.distributed.lines import caller
 from fdbr.distributed.primitives import communicate
 from fdbr.errors.checks import describe
+from fdbr.errors.lines import caller
 from fdbr.ops.declare.rules import stated_rule
 
 __all__ = ["factor_of", "factor_out_of", "weight_of", "weighted", "weighted_there"]

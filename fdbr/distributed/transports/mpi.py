@@ -26,10 +26,10 @@ from fdbr.distributed.errors import (
     MismatchError,
     RankFailedError,
 )
-from fdbr.distributed.lines import caller
 from fdbr.distributed.transports.notices import Notices
 from fdbr.distributed.transports.patience import cores, wait
 from fdbr.distributed.transports.serial import check_message
+from fdbr.errors.lines import caller
 
 __all__ = ["MPITransport", "meet"]
 

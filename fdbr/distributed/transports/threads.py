@@ -10,9 +10,9 @@ from fdbr.core.array_modules import array_module, module_of, number_of
 from fdbr.distributed.agreement import difference
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.errors import CollectiveTimeoutError, MismatchError, RankFailedError
-from fdbr.distributed.lines import caller
 from fdbr.distributed.transports.serial import check_message
 from fdbr.distributed.transports.staged import settle
+from fdbr.errors.lines import caller
 
 __all__ = ["Collective", "ThreadTransport"]
 
