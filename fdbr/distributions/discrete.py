@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdbr import ops, random
+from fdbr.distributions.accurate import LARGE
 from fdbr.distributions.distribution import (
     Distribution,
     broadcast,
@@ -108,16 +109,16 @@ class Bernoulli(_Chances, Distribution):
     def variance(self) -> Any:
         return broadcast(ops.exp(self.log_p + self.log_q), self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         return stepped(x, ops.where(x == 1, self.log_p, ops.where(x == 0, self.log_q, -math.inf)))
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         return stepped(x, ops.where(x >= 1, 1.0, ops.where(x >= 0, self.q, 0.0)))
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         return stepped(x, ops.where(x >= 1, 0.0, ops.where(x >= 0, self.p, 1.0)))
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return stepped(chance(q), ops.where(q > self.q, 1.0, 0.0))
 
     def entropy(self) -> Any:
@@ -177,7 +178,7 @@ class Geometric(_Chances, Distribution):
     def variance(self) -> Any:
         return broadcast(ops.exp(self.log_q - 2 * self.log_p), self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         failures = x - self.start
         whole = (failures >= 0) & (failures == ops.floor(failures))
         return inside(whole, failures, 0.0, lambda k: times(k, self.log_q) + self.log_p)
@@ -185,25 +186,27 @@ class Geometric(_Chances, Distribution):
     def _failures(self, x: Any) -> Any:
         return ops.maximum(ops.floor(x) - self.start, -1.0)
 
-    def cdf(self, x: Any) -> Any:
-        return -ops.expm1(times(self._failures(x) + 1, self.log_q))
+    def _cdf(self, x: Any) -> Any:
+        return -ops.expm1(self._log_survival(x))
 
-    def survival(self, x: Any) -> Any:
-        return ops.exp(times(self._failures(x) + 1, self.log_q))
+    def _survival(self, x: Any) -> Any:
+        return ops.exp(self._log_survival(x))
 
-    def icdf(self, q: Any) -> Any:
+    def _log_survival(self, x: Any) -> Any:
+        return times(self._failures(x) + 1, self.log_q)
+
+    def _icdf(self, q: Any) -> Any:
         q = chance(q)
         certain = self.log_q == -math.inf  # at once
         below = ops.where(certain | (q == 1), 0.0, q)
         near = ops.ceil(ops.log1p(-below) / ops.where(certain, -1.0, self.log_q)) - 1
         near = ops.maximum(near, 0.0) + self.start
         less = ops.maximum(near - 1, self.start)  # where the quotient was rounded up
-        found = ops.where(self.cdf(less) >= below, less, near)
+        found = ops.where(self._cdf(less) >= below, less, near)
         return stepped(q, ops.where((q == 1) & ~certain, math.inf, found))
 
     def entropy(self) -> Any:
-        p = self.p
-        return broadcast(-(times(self.q, self.log_q) + p * self.log_p) / p, self)
+        return broadcast(-self.log_p - times(self.q, self.log_q) / self.p, self)
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         draws = random.geometric(key, self.p, shape)
@@ -243,34 +246,42 @@ class Poisson(Distribution):
     def variance(self) -> Any:
         return self.mean
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         def mass(k: Any) -> Any:
             return ops.xlogy(k, self.rate) - self.rate - ops.gammaln(k + 1.0)
 
-        return inside((x >= 0) & (x == ops.floor(x)), x, 0.0, mass)
+        return inside((x >= 0) & (x < math.inf) & (x == ops.floor(x)), x, 0.0, mass)
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         counts = ops.maximum(ops.floor(x), 0.0)
         return stepped(x, ops.where(x >= 0, ops.gammaincc(counts + 1.0, self.rate), 0.0))
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         counts = ops.maximum(ops.floor(x), 0.0)
         return stepped(x, ops.where(x >= 0, ops.gammainc(counts + 1.0, self.rate), 1.0))
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         q = chance(q)
         near = ops.maximum(ops.ceil(special.pdtrik(q, self.rate)), 0.0)
         less = ops.maximum(near - 1, 0.0)
-        found = ops.where(self.cdf(less) >= q, less, near)
+        found = ops.where(self._cdf(less) >= q, less, near)
         return stepped(q, ops.where(self.rate == 0, 0.0, ops.where(q == 1, math.inf, found)))
 
     def entropy(self) -> Any:
         """``rate * (1 - log(rate))`` and the expectation of ``log(k!)``, as an integral.
 
-        Binet's integral for the logarithm of a factorial, of which the expectation is in closed
-        form, is ``(rate - (1 - exp(-rate * s)) / s) / -log(1 - s)`` over s from 0 to 1.
+        Large rates have an asymptotic series.  Binet's integral for the logarithm of a factorial,
+        of which the expectation is in closed form, is
+        ``(rate - (1 - exp(-rate * s)) / s) / -log(1 - s)`` over s from 0 to 1.
         """
         rate = broadcast(self.rate, self)
+        is_large = rate >= LARGE
+        r = 1 / ops.where(is_large, rate, LARGE)
+        series = r * (1 / 12 + r * (1 / 24 + r * (19 / 360 + r * (9 / 80 + r * (863 / 2520)))))
+        large = 0.5 + _HALF_LOG - 0.5 * ops.log(r) - series
+        return ops.where(is_large, large, self._entropy_of_small(ops.where(is_large, 1.0, rate)))
+
+    def _entropy_of_small(self, rate: Any) -> Any:
         steep = rate[..., None] * ops.asarray(_NODES, dtype=rate.dtype)
         tiny = steep < 1e-2
         series = steep / 2 * (1 - steep / 3 * (1 - steep / 4 * (1 - steep / 5)))
@@ -281,6 +292,9 @@ class Poisson(Distribution):
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         return ops.astype(random.poisson(key, self.rate, shape), self.dtype)
+
+
+_HALF_LOG = 0.5 * math.log(2 * math.pi)
 
 
 def _double_exponential() -> tuple[Any, Any]:
@@ -376,24 +390,26 @@ class Categorical(Distribution):
     def mode(self) -> Any:
         return ops.argmax(self.p, axis=-1)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         x = ops.asarray(x)
-        within = (x >= 0) & (x < self.count)
+        within = (x >= 0) & (x < self.count) & (x == ops.floor(x))
         lead = shape_of(x, self.log_p[..., 0])
         places = ops.broadcast_to(ops.astype(ops.where(within, x, 0), np.int64), lead)
         logs = ops.broadcast_to(self.log_p, (*lead, self.count))
         found = ops.take_along_axis(logs, ops.expand_dims(places, axis=-1), axis=-1)
         return stepped(x, ops.where(within, ops.squeeze(found, axis=-1), -math.inf))
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         x = ops.asarray(x)
         numbers = ops.asarray(np.arange(self.count), dtype=self.dtype)
         up_to = numbers <= ops.expand_dims(x, axis=-1)
         return stepped(x, ops.sum(ops.where(up_to, self.p, 0.0), axis=-1))
 
-    def icdf(self, q: Any) -> Any:
-        below = ops.cumulative_sum(self.p, axis=-1) < ops.expand_dims(ops.asarray(q), axis=-1)
-        return ops.minimum(ops.sum(ops.astype(below, np.int64), axis=-1), self.count - 1)
+    def _icdf(self, q: Any) -> Any:
+        q = chance(ops.asarray(q))
+        below = ops.cumulative_sum(self.p, axis=-1) < ops.expand_dims(q, axis=-1)
+        found = ops.minimum(ops.sum(ops.astype(below, self.dtype), axis=-1), self.count - 1)
+        return stepped(q, found)
 
     def entropy(self) -> Any:
         return -ops.sum(times(self.p, self.log_p), axis=-1)
@@ -440,16 +456,16 @@ class OneHotCategorical(Categorical):
     def mode(self) -> Any:
         return ops.one_hot(ops.argmax(self.p, axis=-1), self.count, dtype=self.dtype)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         x = ops.asarray(x)
         within = ops.all((x == 0) | (x == 1), axis=-1) & (ops.sum(x, axis=-1) == 1)
         found = ops.where(within, ops.sum(times(x, self.log_p), axis=-1), -math.inf)
         return stepped(ops.sum(x, axis=-1), found)
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         raise self._lacks("cdf")
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         raise self._lacks("icdf")
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:

@@ -12,6 +12,7 @@ from fdbr.distributions.ranges import check_range, check_shapes
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
+from fdbr.ops.dtypes import is_number
 from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
@@ -37,7 +38,8 @@ class Distribution:
     distribution for each element.  A draw of one of them has `event_shape`.  Parameters that are
     outside their range, not finite, or of shapes that do not broadcast are an error where a
     distribution is made: where they are traced, too, and in a jitted function at each call.
-    Trees that are made of a distribution, as gradients are, are not looked at.
+    Trees that are made of a distribution, as gradients are, are not looked at.  Integer arrays
+    become floating arrays.
 
     `sample` takes a key.  Where a distribution's `reparametrized` is true its samples are
     differentiable by the parameters.
@@ -61,6 +63,8 @@ class Distribution:
             given = {name: value for name, value in given.items() if value is not None}
         for name, value in given.items():
             check_range(kind, name, value, self.ranges[name])
+            if (floats := self._floats(value)) is not value:  # integer parameters would wrap
+                object.__setattr__(self, name, floats)
         self._check(kind, given)
 
     def _check(self, kind: str, given: dict[str, Any]) -> None:
@@ -110,14 +114,15 @@ class Distribution:
         Parameters
         ----------
         x
-            Shape ``(..., *event_shape)``; the axes before broadcast with `batch_shape`.
+            Shape ``(..., *event_shape)``; the axes before broadcast with `batch_shape`.  Integers
+            are converted to a floating dtype.
 
         Returns
         -------
         array
             Of the shape to which those axes broadcast.
         """
-        raise self._lacks("log_prob")
+        return self._log_prob(self._floats(x))
 
     def prob(self, x: Any) -> Any:
         """The probability of a value, or its density."""
@@ -125,26 +130,26 @@ class Distribution:
 
     def cdf(self, x: Any) -> Any:
         """The probability of values up to ``x``."""
-        raise self._lacks("cdf")
+        return self._cdf(self._floats(x))
 
     def log_cdf(self, x: Any) -> Any:
         """The logarithm of `cdf`."""
-        return _log_of(self.cdf(x), self.survival(x))
+        return self._log_cdf(self._floats(x))
 
     def survival(self, x: Any) -> Any:
         """The probability of values above ``x``."""
-        return 1 - self.cdf(x)
+        return self._survival(self._floats(x))
 
     def log_survival(self, x: Any) -> Any:
         """The logarithm of `survival`."""
-        return _log_of(self.survival(x), self.cdf(x))
+        return self._log_survival(self._floats(x))
 
     def icdf(self, q: Any) -> Any:
         """The least value whose `cdf` is at least ``q``: the inverse of `cdf`.
 
         Of what is no probability, not in [0, 1], it is NaN.
         """
-        raise self._lacks("icdf")
+        return self._icdf(self._floats(q))
 
     def entropy(self) -> Any:
         """The expectation of ``-log_prob``, in nats, of shape `batch_shape`."""
@@ -166,6 +171,33 @@ class Distribution:
         """
         lead = (shape,) if isinstance(shape, int) else tuple(shape)
         return self._draw(near(key, *tree.leaves(self)), lead + self.batch_shape)
+
+    def _floats(self, x: Any) -> Any:
+        """Convert integers and truth values, because differences of theirs wrap."""
+        dtype = getattr(x, "dtype", None)
+        if dtype is None or dtype.kind not in "biu" or is_number(x):
+            return x
+        return ops.astype(x, np.result_type(dtype, self.dtype))
+
+    # --- the formulas of a family, of floating numbers
+
+    def _log_prob(self, x: Any) -> Any:
+        raise self._lacks("log_prob")
+
+    def _cdf(self, x: Any) -> Any:
+        raise self._lacks("cdf")
+
+    def _log_cdf(self, x: Any) -> Any:
+        return _log_of(self._cdf(x), self._survival(x))
+
+    def _survival(self, x: Any) -> Any:
+        return 1 - self._cdf(x)
+
+    def _log_survival(self, x: Any) -> Any:
+        return _log_of(self._survival(x), self._cdf(x))
+
+    def _icdf(self, q: Any) -> Any:
+        raise self._lacks("icdf")
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         """Draws of shape ``shape + event_shape``, where ``shape`` ends in `batch_shape`."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
+from fdbr.distributions.accurate import excess, gamma_divergence
 from fdbr.distributions.discrete import (
     Bernoulli,
     Categorical,
@@ -14,7 +15,6 @@ from fdbr.distributions.discrete import (
     OneHotCategorical,
     Poisson,
 )
-from fdbr.distributions.distribution import times
 from fdbr.distributions.independent import Independent
 from fdbr.distributions.location_scale import Cauchy, Gumbel, Laplace, Uniform
 from fdbr.distributions.normal import LogNormal, MultivariateNormal, Normal
@@ -100,7 +100,7 @@ def _of(kind: type) -> Callable[[Any], Any]:
 @_of(LogNormal)
 def _normal(p: Any, q: Any) -> Any:
     ratio, away = p.scale / q.scale, (p.loc - q.loc) / q.scale
-    return 0.5 * (ratio * ratio + away * away - 1) - ops.log(ratio)
+    return 0.5 * (excess(ratio * ratio, 1.0) + away * away)
 
 
 @_of(MultivariateNormal)
@@ -122,36 +122,35 @@ def _uniform(p: Any, q: Any) -> Any:
 
 @_of(Cauchy)
 def _cauchy(p: Any, q: Any) -> Any:
-    squares = (p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2
-    return ops.log(squares / (4 * p.scale * q.scale))
+    # The divergence is log(((s + t)**2 + away**2) / (4 * s * t)).
+    scale, away = (p.scale - q.scale) / q.scale, (p.loc - q.loc) / q.scale
+    return ops.log1p((scale * scale + away * away) / (4 * (p.scale / q.scale)))
 
 
 @_of(Gumbel)
 def _gumbel(p: Any, q: Any) -> Any:
     ratio, away = p.scale / q.scale, (p.loc - q.loc) / q.scale
-    rest = ops.exp(ops.gammaln(ratio + 1) - away) - 1
+    rest = ops.expm1(ops.gammaln(ratio + 1) - away)
     return np.euler_gamma * (ratio - 1) - ops.log(ratio) + away + rest
 
 
 @_of(Laplace)
 def _laplace(p: Any, q: Any) -> Any:
-    away = ops.abs(p.loc - q.loc)
+    away = ops.abs(p.loc - q.loc) / p.scale
     ratio = p.scale / q.scale
-    return away / q.scale + ratio * ops.exp(-away / p.scale) - ops.log(ratio) - 1
+    return ratio * (away + ops.expm1(-away)) + excess(p.scale, q.scale)
 
 
 @_of(Exponential)
 def _exponential(p: Any, q: Any) -> Any:
-    ratio = q.rate / p.rate
-    return ratio - ops.log(ratio) - 1
+    return excess(q.rate, p.rate)
 
 
 @_of(Gamma)
 def _gamma(p: Any, q: Any) -> Any:
     a, b = p.concentration, q.concentration
-    ratio = q.rate / p.rate
-    logs = ops.gammaln(b) - ops.gammaln(a) - b * ops.log(ratio)
-    return (a - b) * ops.digamma(a) + logs + a * (ratio - 1)
+    rest = a * excess(q.rate, p.rate) + (a - b) * ops.log(q.rate / p.rate)
+    return gamma_divergence(a, b) + rest
 
 
 @_of(Chi2)
@@ -161,29 +160,32 @@ def _chi2(p: Any, q: Any) -> Any:
 
 @_of(Pareto)
 def _pareto(p: Any, q: Any) -> Any:
-    ratio = q.alpha / p.alpha
-    finite = q.alpha * ops.log(p.scale / q.scale) - ops.log(ratio) + ratio - 1
+    finite = q.alpha * ops.log(p.scale / q.scale) + excess(q.alpha, p.alpha)
     return ops.where(p.scale >= q.scale, finite, math.inf)
 
 
 @_of(Beta)
 def _beta(p: Any, q: Any) -> Any:
     a, b, c, d = p.concentration1, p.concentration0, q.concentration1, q.concentration0
-    out = ops.betaln(c, d) - ops.betaln(a, b) + (c - a + d - b) * ops.digamma(a + b)
-    return out + (a - c) * ops.digamma(a) + (b - d) * ops.digamma(b)
+    return gamma_divergence(a, c) + gamma_divergence(b, d) - gamma_divergence(a + b, c + d)
 
 
 @_of(Dirichlet)
 def _dirichlet(p: Any, q: Any) -> Any:
-    a, b = p.concentration, q.concentration
-    means = ops.digamma(a) - ops.digamma(p.total)
-    return q.log_normalizer - p.log_normalizer + ops.sum((a - b) * means, axis=-1)
+    each = ops.sum(gamma_divergence(p.concentration, q.concentration), axis=-1)
+    return each - gamma_divergence(p.total, q.total)[..., 0]
+
+
+def _expected(chance: Any, log_p: Any, log_q: Any) -> Any:
+    """``chance * (log_p - log_q)``, 0 where the chance is 0."""
+    never = chance == 0
+    logs = ops.where(never, 0.0, log_p) - ops.where(never, 0.0, log_q)
+    return ops.where(never, 0.0, chance * logs)
 
 
 @_of(Bernoulli)
 def _bernoulli(p: Any, q: Any) -> Any:
-    one = times(p.p, p.log_p) - times(p.p, q.log_p)
-    return one + times(1 - p.p, p.log_q) - times(1 - p.p, q.log_q)
+    return _expected(p.p, p.log_p, q.log_p) + _expected(p.q, p.log_q, q.log_q)
 
 
 @_of(Geometric)
@@ -193,19 +195,19 @@ def _geometric(p: Any, q: Any) -> Any:
             "fdbr.distributions.kl_divergence: two Geometric must have one start, got "
             f"{p.start} and {q.start}"
         )
-    failures = (1 - p.p) / p.p
-    return p.log_p - q.log_p + times(failures, p.log_q) - times(failures, q.log_q)
+    return p.log_p - q.log_p + _expected(p.q, p.log_q, q.log_q) / p.p
 
 
 @_of(Poisson)
 def _poisson(p: Any, q: Any) -> Any:
-    return ops.xlogy(p.rate, p.rate / q.rate) - p.rate + q.rate
+    some = ops.where(p.rate > 0, p.rate, 1.0)
+    return ops.where(p.rate > 0, some * excess(q.rate, some), q.rate)
 
 
 @_of(Categorical)
 @_of(OneHotCategorical)
 def _categorical(p: Any, q: Any) -> Any:
-    return ops.sum(times(p.p, p.log_p) - times(p.p, q.log_p), axis=-1)
+    return ops.sum(_expected(p.p, p.log_p, q.log_p), axis=-1)
 
 
 @_of(Independent)

@@ -50,18 +50,18 @@ class Cauchy(Distribution):
     def mode(self) -> Any:
         return broadcast(self.loc, self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         z = (x - self.loc) / self.scale
         return -math.log(math.pi) - ops.log(self.scale) - 2 * ops.log(ops.hypot(z, 1.0))
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         # atan2 keeps the digits of the lower tail, which 1/2 + atan(z) / pi loses.
         return ops.atan2(ops.ones_like(z := (x - self.loc) / self.scale), -z) / math.pi
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         return ops.atan2(ops.ones_like(z := (x - self.loc) / self.scale), z) / math.pi
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         # In the tails by what is left to 0 or 1, whose digits q - 1/2 loses.
         q = chance(q)
         middle = ops.abs(q - 0.5) < 0.25
@@ -109,20 +109,23 @@ class Gumbel(Distribution):
     def variance(self) -> Any:
         return broadcast(math.pi**2 / 6 * self.scale**2, self)
 
-    def log_prob(self, x: Any) -> Any:
-        z = (x - self.loc) / self.scale
-        return -(z + ops.exp(-z)) - ops.log(self.scale)
+    def _log_prob(self, x: Any) -> Any:
+        def density(x: Any) -> Any:
+            z = (x - self.loc) / self.scale
+            return -(z + ops.exp(-z)) - ops.log(self.scale)
 
-    def cdf(self, x: Any) -> Any:
-        return ops.exp(self.log_cdf(x))
+        return inside(x > -math.inf, x, self.loc, density)
 
-    def log_cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
+        return ops.exp(self._log_cdf(x))
+
+    def _log_cdf(self, x: Any) -> Any:
         return -ops.exp((self.loc - x) / self.scale)
 
-    def survival(self, x: Any) -> Any:
-        return -ops.expm1(self.log_cdf(x))
+    def _survival(self, x: Any) -> Any:
+        return -ops.expm1(self._log_cdf(x))
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return self.loc - self.scale * ops.log(-ops.log(chance(q)))
 
     def entropy(self) -> Any:
@@ -164,16 +167,16 @@ class Laplace(Distribution):
     def variance(self) -> Any:
         return broadcast(2 * self.scale**2, self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         return -ops.abs((x - self.loc) / self.scale) - ops.log(self.scale) - math.log(2)
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         return _laplace_cdf((x - self.loc) / self.scale)
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         return _laplace_cdf((self.loc - x) / self.scale)
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         q, lower = chance(q), q < 0.5
         away = ops.log(2 * ops.where(lower, q, 1 - q))
         return self.loc + self.scale * ops.where(lower, away, -away)
@@ -233,14 +236,14 @@ class Uniform(Distribution):
     def variance(self) -> Any:
         return broadcast((self.high - self.low) ** 2 / 12, self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         within = (x >= self.low) & (x < self.high)
         return inside(within, x, self.low, lambda x: 0 * x - ops.log(self.high - self.low))
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         return ops.clip((x - self.low) / (self.high - self.low), 0.0, 1.0)
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return self.low + chance(q) * (self.high - self.low)
 
     def entropy(self) -> Any:

@@ -60,23 +60,23 @@ class Normal(Distribution):
     def variance(self) -> Any:
         return broadcast(self.scale**2, self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         z = (x - self.loc) / self.scale
         return -0.5 * z * z - ops.log(self.scale) - _HALF_LOG
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         return ops.ndtr((x - self.loc) / self.scale)
 
-    def log_cdf(self, x: Any) -> Any:
+    def _log_cdf(self, x: Any) -> Any:
         return ops.log_ndtr((x - self.loc) / self.scale)
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         return ops.ndtr((self.loc - x) / self.scale)
 
-    def log_survival(self, x: Any) -> Any:
+    def _log_survival(self, x: Any) -> Any:
         return ops.log_ndtr((self.loc - x) / self.scale)
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return self.loc + self.scale * ops.ndtri(q)
 
     def entropy(self) -> Any:
@@ -125,26 +125,26 @@ class LogNormal(Distribution):
         square = self.scale**2
         return broadcast(ops.expm1(square) * ops.exp(2 * self.loc + square), self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         return inside(x > 0, x, 1.0, lambda x: self._log.log_prob(ops.log(x)) - ops.log(x))
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         above = self._log.cdf(ops.log(ops.where(x > 0, x, 1.0)))
         return stepped(x, ops.where(x > 0, above, 0.0))
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         above = self._log.survival(ops.log(ops.where(x > 0, x, 1.0)))
         return stepped(x, ops.where(x > 0, above, 1.0))
 
-    def log_cdf(self, x: Any) -> Any:
+    def _log_cdf(self, x: Any) -> Any:
         above = self._log.log_cdf(ops.log(ops.where(x > 0, x, 1.0)))
         return stepped(x, ops.where(x > 0, above, -math.inf))
 
-    def log_survival(self, x: Any) -> Any:
+    def _log_survival(self, x: Any) -> Any:
         above = self._log.log_survival(ops.log(ops.where(x > 0, x, 1.0)))
         return stepped(x, ops.where(x > 0, above, 0.0))
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return ops.exp(self._log.icdf(q))
 
     def entropy(self) -> Any:
@@ -253,7 +253,7 @@ class MultivariateNormal(Distribution):
         away = ops.broadcast_to(away, (*lead, n, 1))
         return ops.squeeze(ops.linalg.solve_triangular(factor, away, lower=True), axis=-1)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         z = self.whitened(x)
         return -0.5 * ops.sum(z * z, axis=-1) - self.log_det - self.event_shape[0] * _HALF_LOG
 

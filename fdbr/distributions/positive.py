@@ -4,6 +4,7 @@ import math
 from typing import Any, ClassVar
 
 from fdbr import ops, random
+from fdbr.distributions.accurate import gamma_entropy
 from fdbr.distributions.distribution import Distribution, broadcast, chance, inside
 from fdbr.errors.public import public
 from fdbr.ops import special
@@ -49,19 +50,19 @@ class Exponential(Distribution):
     def variance(self) -> Any:
         return broadcast(1 / self.rate**2, self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         return inside(x >= 0, x, 0.0, lambda x: ops.log(self.rate) - self.rate * x)
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         return -ops.expm1(-self.rate * _positive(x))
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         return ops.exp(-self.rate * _positive(x))
 
-    def log_survival(self, x: Any) -> Any:
+    def _log_survival(self, x: Any) -> Any:
         return -self.rate * _positive(x)
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return -ops.log1p(-chance(q)) / self.rate
 
     def entropy(self) -> Any:
@@ -104,27 +105,26 @@ class Gamma(Distribution):
     def variance(self) -> Any:
         return broadcast(self.concentration / self.rate**2, self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         a, b = self.concentration, self.rate
         return inside(
-            x >= 0,
+            (x >= 0) & (x < math.inf),
             x,
             1.0,
             lambda x: ops.xlogy(a - 1, x) - b * x + a * ops.log(b) - ops.gammaln(a),
         )
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         return ops.gammainc(self.concentration, self.rate * _positive(x))
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         return ops.gammaincc(self.concentration, self.rate * _positive(x))
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return special.gammaincinv(self.concentration, q) / self.rate
 
     def entropy(self) -> Any:
-        a = self.concentration
-        return broadcast(a - ops.log(self.rate) + ops.gammaln(a) + (1 - a) * ops.digamma(a), self)
+        return broadcast(gamma_entropy(self.concentration) - ops.log(self.rate), self)
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         return random.gamma(key, self.concentration, shape, self.dtype) / self.rate
@@ -169,16 +169,16 @@ class Chi2(Distribution):
     def variance(self) -> Any:
         return broadcast(2 * self.df, self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         return self.as_gamma.log_prob(x)
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         return self.as_gamma.cdf(x)
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         return self.as_gamma.survival(x)
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return self.as_gamma.icdf(q)
 
     def entropy(self) -> Any:
@@ -229,22 +229,22 @@ class Pareto(Distribution):
         """``log(x / scale)``, 0 below the least value."""
         return ops.log(ops.maximum(x / self.scale, 1.0))
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         def density(x: Any) -> Any:
             return ops.log(self.alpha / x) - self.alpha * self._logs(x)
 
         return inside(x >= self.scale, x, self.scale, density)
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         return -ops.expm1(-self.alpha * self._logs(x))
 
-    def survival(self, x: Any) -> Any:
-        return ops.exp(self.log_survival(x))
+    def _survival(self, x: Any) -> Any:
+        return ops.exp(self._log_survival(x))
 
-    def log_survival(self, x: Any) -> Any:
+    def _log_survival(self, x: Any) -> Any:
         return -self.alpha * self._logs(x)
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return self.scale * ops.exp(-ops.log1p(-chance(q)) / self.alpha)
 
     def entropy(self) -> Any:

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 from fdbr import ops, random
+from fdbr.distributions.accurate import gamma_entropy
 from fdbr.distributions.distribution import Distribution, broadcast, check_vector, inside
 from fdbr.errors.public import public
 from fdbr.ops import special
@@ -49,7 +50,7 @@ class Beta(Distribution):
         a, b = self.concentration1, self.concentration0
         return broadcast(a * b / ((a + b) ** 2 * (a + b + 1)), self)
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         a, b = self.concentration1, self.concentration0
 
         def density(x: Any) -> Any:
@@ -57,23 +58,28 @@ class Beta(Distribution):
 
         return inside((x >= 0) & (x <= 1), x, 0.5, density)
 
-    def cdf(self, x: Any) -> Any:
+    def _cdf(self, x: Any) -> Any:
         return ops.betainc(self.concentration1, self.concentration0, ops.clip(x, 0.0, 1.0))
 
-    def survival(self, x: Any) -> Any:
+    def _survival(self, x: Any) -> Any:
         x = ops.clip(x, 0.0, 1.0)
         return special.betaincc(self.concentration1, self.concentration0, x)
 
-    def icdf(self, q: Any) -> Any:
+    def _icdf(self, q: Any) -> Any:
         return special.betaincinv(self.concentration1, self.concentration0, q)
 
     def entropy(self) -> Any:
         a, b = self.concentration1, self.concentration0
-        out = ops.betaln(a, b) + (a + b - 2) * ops.digamma(a + b)
-        return broadcast(out - (a - 1) * ops.digamma(a) - (b - 1) * ops.digamma(b), self)
+        parts = gamma_entropy(a) + gamma_entropy(b)
+        return broadcast(parts - gamma_entropy(a + b) - ops.digamma(a + b), self)
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         return random.beta(key, self.concentration1, self.concentration0, shape, self.dtype)
+
+
+def _rounding(x: Any) -> float:
+    """How far from one a sum of probabilities may be."""
+    return max(1e-6, float(ops.finfo(x.dtype).eps) ** 0.5) if hasattr(x, "dtype") else 1e-6
 
 
 @public("fdbr.distributions")
@@ -85,6 +91,9 @@ class Dirichlet(Distribution):
     ----------
     concentration
         Positive, shape ``(..., n)``.
+
+    `log_prob` is -inf for vectors with a negative element, or a sum that differs from 1 by more
+    than 1e-6 in float64 and 3.5e-4 in float32.
 
     Raises
     ------
@@ -133,9 +142,10 @@ class Dirichlet(Distribution):
         total = ops.gammaln(ops.sum(self.concentration, axis=-1))
         return ops.sum(ops.gammaln(self.concentration), axis=-1) - total
 
-    def log_prob(self, x: Any) -> Any:
+    def _log_prob(self, x: Any) -> Any:
         unknown = ops.isnan(x)
-        within = ops.all((x >= 0) | unknown, axis=-1)
+        away = ops.abs(ops.sum(x, axis=-1) - 1)
+        within = ops.all((x >= 0) | unknown, axis=-1) & ~(away > _rounding(x))
         some = ops.where((x >= 0) | unknown, x, 1.0)
         density = ops.sum(ops.xlogy(self.concentration - 1, some), axis=-1) - self.log_normalizer
         return ops.where(within, density, float("-inf"))
@@ -143,8 +153,8 @@ class Dirichlet(Distribution):
     def entropy(self) -> Any:
         a = self.concentration
         total = ops.sum(a, axis=-1)
-        out = self.log_normalizer + (total - self.event_shape[0]) * ops.digamma(total)
-        return out - ops.sum((a - 1) * ops.digamma(a), axis=-1)
+        rest = gamma_entropy(total) + (self.event_shape[0] - 1) * ops.digamma(total)
+        return ops.sum(gamma_entropy(a), axis=-1) - rest
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         return random.dirichlet(key, self.concentration, shape, self.dtype)
