@@ -234,8 +234,8 @@ def as_strided(
             f"{describe(x)}, which has {x.size}"
         )
     if type(x) is np.ndarray:
-        flat, size = x.reshape(-1)[first:], x.itemsize
-        return np.lib.stride_tricks.as_strided(flat, lengths, [n * size for n in steps]).copy()
+        memory, sizes = x.reshape(-1)[first:], [n * x.itemsize for n in steps]
+        return np.lib.stride_tricks.as_strided(memory, lengths, sizes).copy()
     indices = np.full(lengths, first)
     for axis, (step, n) in enumerate(zip(steps, lengths, strict=True)):
         tail = (1,) * (len(lengths) - axis - 1)
