@@ -4,7 +4,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from types import FrameType, MethodType
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -51,24 +51,33 @@ def named_as(f: Any) -> Any:
     Attributes whose type is not that of a function's attribute are left out, because a callable
     object may have a ``__getattr__`` that returns something for every name.
     """
-    wanted = [
-        name
-        for name in functools.WRAPPER_ASSIGNMENTS
-        if isinstance(getattr(f, name, None), _ATTRIBUTES.get(name, object))
-    ]
+    wanted: Any = functools.WRAPPER_ASSIGNMENTS
+    if type(f) is not FunctionType:
+        wanted = [
+            name
+            for name in wanted
+            if isinstance(getattr(f, name, None), _ATTRIBUTES.get(name, object))
+        ]
     return functools.wraps(f, assigned=wanted, updated=())
 
 
 class Transformed:
-    """A function that a transformation has made of another one.
+    """A function that a transformation has made of another one, and looks like it.
 
     Pickling stores the transformation, the function and the settings, so the function must be
     importable by its name.
     """
 
-    def __init__(self, call: Callable[..., Any], make: Callable[[], Any]) -> None:
+    def __init__(
+        self, f: Any, call: Callable[..., Any], make: Any, args: Any, kwargs: dict[str, Any]
+    ) -> None:
+        if type(f) is FunctionType:  # `named_as` takes longer
+            found = {name: getattr(f, name) for name in functools.WRAPPER_ASSIGNMENTS}
+            vars(self).update(found, __wrapped__=f)
+        else:
+            named_as(f)(self)
         self._call = call
-        self._make = make
+        self._made_by = make, args, kwargs
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
@@ -77,19 +86,19 @@ class Transformed:
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        return functools.partial.__call__, (self._make,)
+        make, args, kwargs = self._made_by
+        made = functools.partial(make, self.__wrapped__, *args, **kwargs)
+        return functools.partial.__call__, (made,)
 
     def __repr__(self) -> str:
-        return repr(self._call)
+        return f"<function {name_of(self)}>"
 
 
 def made_of(f: Any, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Decorate the function that ``make(f, *args, **kwargs)`` returns."""
 
-    def decorate(call: Callable[..., Any]) -> Any:
-        named_as(f)(call)
-        made = Transformed(call, functools.partial(make, f, *args, **kwargs))
-        return named_as(f)(made)
+    def decorate(call: Callable[..., Any]) -> Transformed:
+        return Transformed(f, call, make, args, kwargs)
 
     return decorate
 
