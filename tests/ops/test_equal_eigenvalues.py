@@ -143,6 +143,10 @@ def test_a_function_of_a_general_matrix_by_eig_is_right_or_nan(case, aligned):
         w, v = linalg.eig(x)
         return ops.sum(ops.real(c * ((v * f(w)) @ linalg.inv(v))))
 
+    try:
+        value(x)
+    except np.linalg.LinAlgError:
+        return  # rounding errors of eigenvectors of equal eigenvalues made them dependent
     inner = quotients(f, slope, values) * (s.T @ c @ np.linalg.inv(s).T)
     gradient = np.linalg.inv(s).T @ inner @ s.T
     scale = abs(gradient).max() + abs(c).max()
@@ -268,14 +272,16 @@ def test_a_sum_over_eigenvalues_has_its_gradient_and_a_second_derivative_or_nan(
 
         gradient = fdbr.grad(value)
         tolerance = 1e-3 if dtype == "float32" else 1e-7
-        assert_allclose(gradient(x), expm(x).conj(), rtol=tolerance, atol=tolerance)
+        found = gradient(x)
+        if f is linalg.eigvalsh or not np.isnan(found).all():  # vectors of `eig` may be dependent
+            assert_allclose(found, expm(x).conj(), rtol=tolerance, atol=tolerance)
         # The second derivative of tr(expm(x)) is that of the exponential.
         w, v = np.linalg.eigh(x)
         inner = quotients(np.exp, np.exp, w) * (v.conj().T @ t @ v)
         second = np.real(np.sum((v @ inner @ v.conj().T).conj() * e))
         scale = 10 * np.exp(2) * n
         forward = fdbr.jvp(gradient, (x,), (t,))[1]
-        reverse = fdbr.grad(lambda x: ops.sum(ops.real(gradient(x) * t)))(x)
+        reverse = fdbr.grad(lambda x, g=gradient: ops.sum(ops.real(g(x) * t)))(x)
         for found in (np.real(np.sum(forward * e)), np.real(np.sum(reverse * e))):
             assert is_right_or_nan(np.asarray(found), second, scale, dtype)
 

@@ -409,7 +409,7 @@ def test_the_rank_is_not_differentiated():
     assert_allclose(fdbr.grad(f)(np.ones((2, 2))), np.ones((2, 2)))
 
 
-def test_norms_have_derivative_zero_at_zero():
+def test_norms_have_the_first_derivative_zero_at_zero_and_no_second_one():
     x = np.zeros((2, 2))
     for f in (
         linalg.matrix_norm,
@@ -419,7 +419,8 @@ def test_norms_have_derivative_zero_at_zero():
         linalg.norm,
     ):
         assert_allclose(fdbr.grad(f)(x), x)
-        assert_allclose(fdbr.hessian(f)(x), np.zeros((2, 2, 2, 2)))
+        second = fdbr.hessian(f)(x).reshape(4, 4)
+        assert np.isnan(np.diag(second)).all()
         assert_allclose(fdbr.jvp(f, (x,), (x + 1,))[1], 0.0)
 
 

@@ -143,25 +143,34 @@ def reciprocal(xp: Any, x: ArrayLike) -> Array:
     return xp.reciprocal(x)
 
 
-def _slope_of_reciprocal(t: Any, x: Any, out: Any) -> Any:
-    return t * (-out * out) * where((x == 0) & (t != 0), math.nan, 1)
+def _slope_of_negative_power(t: Any, x: Any, exponent: float) -> Any:
+    slope = exponent * power_or_zero(x, exponent=exponent - 1)
+    return t * slope * where(x == 0, math.nan, 1)
 
 
 # A factor of first derivatives that are taken as 0 at 0.  Its own derivative there is NaN, so that
 # a second derivative is not 0 by the same convention.
 @opaque(
-    x=(_slope_of_reciprocal, _slope_of_reciprocal), batch=aligned, elementwise=True, compound=True
+    x=(_slope_of_negative_power, _slope_of_negative_power),
+    batch=aligned,
+    elementwise=True,
+    compound=True,
 )
-def reciprocal_or_zero(xp: Any, x: Any) -> Any:
-    """``1 / x``, and 0 where ``x`` is 0."""
+def power_or_zero(xp: Any, x: Any, *, exponent: float) -> Any:
+    """``x ** exponent``, and 0 where ``x`` is 0."""
     is_zero = x == 0
-    return xp.where(is_zero, 0, 1 / xp.where(is_zero, 1, x))
+    base = xp.where(is_zero, 1, x)
+    if exponent == -1:
+        return xp.where(is_zero, 0, 1 / base)
+    return xp.where(is_zero, 0, 1 / xp.sqrt(base) if exponent == -0.5 else base**exponent)
 
 
-@elementwise(x=lambda out: 0.5 * reciprocal_or_zero(out))
-def norm_of_square(xp: Any, x: Any) -> Any:
-    """The square root of a square or of a sum of squares; its derivative at 0 is taken as 0."""
-    return xp.sqrt(x)
+@elementwise(x=lambda x, exponent: exponent * power_or_zero(x, exponent=exponent - 1), heavy=True)
+def root_or_zero(xp: Any, x: Any, *, exponent: float) -> Any:
+    """The power of a sum of powers, and 0 where ``x`` is 0, with 0 as the derivative there."""
+    is_zero = x == 0
+    base = xp.where(is_zero, 1, x)
+    return xp.where(is_zero, 0, xp.sqrt(base) if exponent == 0.5 else base**exponent)
 
 
 @elementwise(x=lambda out: 0.5 / out)
@@ -240,7 +249,17 @@ def _power_by_exponent(x: Any, out: Any) -> Any:
     return where(nonzero, out * log(where(nonzero, x, 1 + x)), 0 * out)
 
 
-@elementwise(x=lambda x: _real_sign(x), exact=operator.abs)
+def _slope_of_direction(t: Any, x: Any) -> Any:
+    return t * where(x == 0, math.nan, 0)
+
+
+# The derivative of `abs`.  As that is taken as 0 at 0, its own derivative there is NaN.
+@opaque(x=(_slope_of_direction, _slope_of_direction), batch=aligned, elementwise=True)
+def _direction(xp: Any, x: ArrayLike) -> Array:
+    return xp.sign(x)
+
+
+@elementwise(x=lambda x: _direction(x), exact=operator.abs)
 def _real_abs(xp: Any, x: ArrayLike) -> Array:
     return xp.abs(x)
 
@@ -316,8 +335,8 @@ def fmod(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
 
 
 @elementwise(
-    x=lambda x, out: x * reciprocal_or_zero(out),
-    y=lambda y, out: y * reciprocal_or_zero(out),
+    x=lambda x, out: x * power_or_zero(out, exponent=-1),
+    y=lambda y, out: y * power_or_zero(out, exponent=-1),
     heavy=True,
 )
 def hypot(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
@@ -358,10 +377,11 @@ def _real_sign(xp: Any, x: ArrayLike) -> Array:
 
 
 def _perpendicular(t: Any, x: Any, direction: Any) -> Any:
-    """The part of ``t`` perpendicular to ``x``, divided by ``abs(x)``; 0 at 0 and at infinity."""
+    """The part of ``t`` perpendicular to ``x``, divided by ``abs(x)``; 0 at infinity, NaN at 0."""
     length = _complex_abs(x)
     near = (length != 0) & (length != math.inf)
-    return where(near, t - direction * (direction.conj() * t).real, 0) / where(near, length, 1)
+    out = where(near, t - direction * (direction.conj() * t).real, 0) / where(near, length, 1)
+    return out + t * where(length == 0, math.nan, 0)
 
 
 @opaque(

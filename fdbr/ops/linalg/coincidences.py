@@ -8,8 +8,8 @@ cotangent: ``V @ V^H`` and ``V @ diag(f(values)) @ V^H`` may have the same one, 
 
 - No cotangent of the values arrives, and the mixed cotangents of the vectors cancel: the function
   depends only on the space that the vectors span.
-- The cotangents of both values and of both vectors are exactly 0, and those of some other value
-  are not: the function does not use this pair.
+- The cotangents of both values and of both vectors are exactly 0, those of some other value are
+  not, and no element of the vectors is 0: the function does not use this pair.
 """
 
 import math
@@ -20,7 +20,6 @@ from fdbr.core.tracer import stop_gradient
 from fdbr.ops.declare import constant, leading, opaque
 from fdbr.ops.dtypes import finfo
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.linalg.lapack import lapack
 from fdbr.pytrees.typing import Array
 
 __all__ = [
@@ -95,16 +94,17 @@ def _close(xp: Any, values: Any, floor: Any) -> Any:
     return is_close & ~xp.eye(values.shape[-1], dtype=bool)
 
 
-def _idle(ct_values: Any, *cts: Any) -> Any:
+def _idle(ct_values: Any, cts: Any, vectors: Any) -> Any:
     """The vectors that the function does not use, shape ``(..., 1, n)``.
 
-    If it uses no value, nothing distinguishes it from a function that is 0 at these values.
+    If no value has a cotangent, or the vector has zeros, cotangents may be 0 by chance: such as
+    the derivative of one element of ``V @ diag(values) @ V^H`` at a diagonal matrix.
     """
-    has_other = (ct_values != 0).any(axis=-1, keepdims=True)
-    is_used = ct_values != 0
-    for ct in cts:
-        is_used = is_used | (ct != 0).any(axis=-2, keepdims=True)
-    return has_other & ~is_used
+    out = (ct_values == 0) & (ct_values != 0).any(axis=-1, keepdims=True)
+    for ct, vector in zip(cts, vectors, strict=True):
+        is_zero = abs(vector) <= _ROUNDING * finfo(vector.dtype).eps
+        out = out & ~((ct != 0) | is_zero).any(axis=-2, keepdims=True)
+    return out
 
 
 def _cancel(sizes: Any, *cts: Any) -> Any:
@@ -167,7 +167,7 @@ def nan_if_unknown(
     if only_vectors:
         unknown = unknown & ~_cancel(abs(numerators), ct_vectors)
     else:
-        idle = _idle(ct_values, ct_vectors)
+        idle = _idle(ct_values, (ct_vectors,), (right.swapaxes(-1, -2),))
         unknown = unknown & ~(idle & idle.swapaxes(-1, -2))
     return _nan_where(xp, abs(left) @ unknown.astype(finfo(values.dtype).dtype) @ abs(right))
 
@@ -287,7 +287,7 @@ def nan_if_singular_unknown(
         unknown = unknown & ~_cancel(sizes, ct_u, ct_v)
         lost = lost & ~_cancel(beside, ct_u, ct_v)
     else:
-        idle = _idle(ct_s, ct_u, ct_v)
+        idle = _idle(ct_s, (ct_u, ct_v), (left, right))
         unknown = unknown & ~(idle & idle.swapaxes(-1, -2))
         lost = lost & ~(idle & (beside == 0))
     return _nan_where(xp, _share(xp, unknown, lost, left, right))

@@ -7,8 +7,7 @@ from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.declare import opaque, shifted
 from fdbr.ops.dtypes import astype, finfo, in_single
-from fdbr.ops.elementwise.arithmetic import abs, power
-from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.arithmetic import abs, power, power_or_zero, root_or_zero
 from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.linalg.matrices import matrices
 from fdbr.ops.linalg.singular_values import svdvals
@@ -26,10 +25,8 @@ Axis = int | tuple[int, ...] | None
 
 
 def _direction(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    """The unit vector along ``x``; 0 where ``x`` is 0, at any order of derivative."""
-    is_zero = out == 0
-    inverse = where(is_zero, 0, 1 / where(is_zero, 1, out))
-    return x * reshape(inverse, kept_shape(x.shape, axes))
+    """The unit vector along ``x``; 0 where ``x`` is 0, with NaN as its derivative."""
+    return x * reshape(power_or_zero(out, exponent=-1), kept_shape(x.shape, axes))
 
 
 def _euclidean_vjp(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
@@ -56,8 +53,9 @@ def vector_norm(
 ) -> Array:
     """The norm of vectors: of all elements, or along some axes.
 
-    At 0 the derivative of the Euclidean norm is taken as 0, and so are those of the other
-    ``p``-norms.
+    At 0 the first derivative of the Euclidean norm and of other ``p``-norms is taken as 0.  Second
+    derivatives are NaN there, of functions of the norm too: use ``sum(x * x)`` instead of the
+    squared norm.
 
     Parameters
     ----------
@@ -102,9 +100,7 @@ def _vector_norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:
         return sum(magnitudes, axis=axes)  # the norm of no elements is 0
     if ord in (inf, -inf):
         return (max if ord > 0 else min)(magnitudes, axis=axes)
-    total = sum(power(magnitudes, ord), axis=axes)
-    is_zero = total == 0
-    return where(is_zero, 0, power(where(is_zero, 1, total), 1 / ord))
+    return root_or_zero(sum(power(magnitudes, ord), axis=axes), exponent=1 / ord)
 
 
 # --- matrices -----------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """Singular value decomposition, rank and pseudoinverse."""
 
+import math
 from typing import Any, NamedTuple
 
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.public import public
 from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import astype, finfo
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.linalg.coincidences import (
     gaps,
@@ -13,6 +15,7 @@ from fdbr.ops.linalg.coincidences import (
     inverse_sums,
     nan_if_singular_mixed,
     nan_if_singular_unknown,
+    negligible,
 )
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import adjoint, matrices
@@ -59,11 +62,30 @@ def _inverse_sums(s: Any, u: Any) -> Any:
     return inverse_sums(s, pairs=u.dtype.kind != "c")
 
 
+def _slope_of_kink(t: Any, x: Any, s: Any) -> Any:
+    is_used = (x != 0) | (s == 0).all(axis=-1, keepdims=True)
+    return t * where((s <= negligible(s)) & is_used, math.nan, 0)
+
+
+@opaque(
+    x=(lambda ct, like: fit(ct, like), lambda t: t),
+    s=(lambda ct, x, s, like: fit(_slope_of_kink(ct, x, s), like), _slope_of_kink),
+    batch=leading(1),
+)
+def _kinked(xp: Any, x: Any, s: Any) -> Any:
+    """The cotangent or tangent of singular values, with NaN as its derivative at 0.
+
+    A singular value has a kink at 0, as an absolute value has.
+    """
+    return x * xp.ones_like(s)
+
+
 def _svd_vjp(ct: Any, out: Any, full: bool, strict: bool) -> Any:
     u, s, v = conj(out[0]), out[1], adjoint(conj(out[2]))
     of_u, of_s, of_vh = ct
     k = s.shape[-1]
     left, right = u[..., :k], v[..., :k]
+    of_s = None if of_s is None else _kinked(of_s, s)
     if of_u is None and of_vh is None:
         return (left * of_s[..., None, :]) @ adjoint(right)
     of_u = zeros_like(u) if of_u is None else of_u
@@ -121,7 +143,7 @@ def _svd_jvp(t: Any, out: Any, full: bool) -> Any:
         of_u = _complete_tangent(of_u, u, k)
     if full and right.shape[-2] > k:
         of_v = _complete_tangent(of_v, v, k)
-    return of_u, real(_diagonal(p, offset=0)), adjoint(of_v)
+    return of_u, _kinked(real(_diagonal(p, offset=0)), s), adjoint(of_v)
 
 
 def _complete_tangent(of_u: Any, u: Any, k: int) -> Any:

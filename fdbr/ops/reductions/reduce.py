@@ -18,7 +18,7 @@ from fdbr.ops.dtypes import (
     is_complex,
     is_traced,
 )
-from fdbr.ops.elementwise.arithmetic import sqrt
+from fdbr.ops.elementwise.arithmetic import root_or_zero, sqrt
 from fdbr.ops.reductions.squared_error import squares_about_mean
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import _broadcast_to, _reshape, reshape
@@ -185,7 +185,8 @@ def std(
 ) -> Array:
     """The standard deviation over axes: the square root of the variance.
 
-    Its derivative is 0 where all elements are equal, as that of a norm is at zero.
+    Where all elements are equal, its first derivative is taken as 0, as that of a norm at 0.
+    Second derivatives are NaN there: use `var` instead of the squared standard deviation.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -197,12 +198,7 @@ def std(
 
 def root_of_variance(variance: Any) -> Any:
     """The square root, whose derivative at 0 is taken as 0."""
-    if not is_traced(variance):
-        return sqrt(variance)
-    zero = astype(
-        variance == 0, variance.dtype
-    )  # add 1 where the variance is 0, so that no derivative is infinite
-    return sqrt(variance + zero) - zero
+    return root_or_zero(variance, exponent=0.5) if is_traced(variance) else sqrt(variance)
 
 
 @in_single

@@ -17,8 +17,7 @@ from fdbr.errors.public import public
 from fdbr.ops.declare import constant, linear, opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.dtypes import in_single
-from fdbr.ops.elementwise.arithmetic import clip, power
-from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.arithmetic import clip, power, root_or_zero
 from fdbr.ops.indexing.reading import pick
 from fdbr.ops.nn.pooling.pooled_windows import pooling_geometry, window_starts
 from fdbr.ops.nn.windows import Geometry, Sizes
@@ -365,7 +364,8 @@ def lp_pool(
 ) -> Any:
     """The norm of each window: ``sum(x**p) ** (1 / p)``.
 
-    The derivative is 0 where all elements of a window are zero.
+    Where all elements of a window are 0, the first derivative is taken as 0, and second derivatives
+    are NaN.
 
     Parameters
     ----------
@@ -400,6 +400,4 @@ def lp_pool(
     x = floating(x)
     geometry, _ = pooling_geometry("lp_pool", x, kernel_size, stride, 0)
     powers = avg_pool(power(x, norm_type), kernel_size, stride, ceil_mode=ceil_mode)
-    is_zero = powers == 0
-    total = where(is_zero, 1.0, powers) * math.prod(geometry.kernel)
-    return where(is_zero, 0.0, power(total, 1 / norm_type))
+    return root_or_zero(powers * math.prod(geometry.kernel), exponent=1 / norm_type)
