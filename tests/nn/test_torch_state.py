@@ -1,6 +1,7 @@
 """Weights in PyTorch's form: state dicts, and the files that hold them."""
 
 import contextlib
+import warnings
 from typing import ClassVar
 
 import hypothesis.strategies as st
@@ -76,7 +77,8 @@ def test_parameters_alone_are_loaded_if_it_need_not_be_strict(tmp_path):
     path = written(tmp_path, "parameters")
     with pytest.raises(ValueError, match=r"missing: 1\.running_mean, 1\.running_var"):
         nn.load_torch_state(net(), path)
-    model = nn.load_torch_state(net(), path, strict=False)
+    with pytest.warns(RuntimeWarning, match=r"missing: 1\.running_mean, 1\.running_var"):
+        model = nn.load_torch_state(net(), path, strict=False)
     np.testing.assert_array_equal(model[0].weight, STATE["0.weight"])
     assert not model[1].running_mean.any()
 
@@ -134,6 +136,27 @@ def test_the_error_lists_what_is_missing_unexpected_and_misshapen():
         nn.load_torch_state(nn.Linear.init(KEY, 3, 2), state, strict=False)
     with pytest.raises(ValueError, match="holds no such numbers"):
         nn.load_torch_state(nn.Linear(np.ones((1, 1)), None), {"weight": np.ones((1, 1), complex)})
+
+
+@pytest.mark.parametrize("prefix", ["module.", "model.encoder."])
+def test_names_with_a_prefix_are_reported_and_can_be_loaded(prefix):
+    state = {prefix + name: value for name, value in STATE.items()}
+    advice = f"8 of the missing names are there after '{prefix}': give prefix='{prefix}'"
+    with pytest.raises(ValueError, match="not the weights") as caught:
+        nn.load_torch_state(net(), state)
+    assert advice in str(caught.value)
+    with pytest.warns(RuntimeWarning, match="load_torch_state: 0 of") as warned:
+        assert nn.load_torch_state(net(), state, strict=False) == net()
+    assert "missing: 0.weight" in str(warned[0].message)
+    assert warned[0].filename == __file__
+    loaded = nn.load_torch_state(net(), {**state, "head.weight": np.ones(3)}, prefix=prefix)
+    assert loaded == nn.load_torch_state(net(), STATE)
+
+
+def test_a_whole_state_that_need_not_be_strict_gives_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.load_torch_state(net(), STATE, strict=False)
 
 
 @fdbr.frozen

@@ -147,6 +147,10 @@ class Broadcast:
             return self._received()
         return self._sent(self.feed.epoch(number, start))
 
+    def order_settings(self, number: int, start: int) -> Any:
+        """The settings of the batches on the rank that reads them; nothing on other ranks."""
+        return {} if self.feed is None else self.feed.order_settings(number, start)
+
     def _sent(self, stream: Iterator[Any]) -> Iterator[Any]:
         try:
             while True:

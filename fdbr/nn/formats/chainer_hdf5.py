@@ -79,7 +79,7 @@ def load_chainer_hdf5(
     prefix
         The path of the model's arrays in the file, such as ``"updater/model:main/"``.
     strict
-        Whether names that are missing or unexpected are an error, or ignored.
+        Whether names that are missing or unexpected are an error, or a warning.
 
     Returns
     -------
@@ -95,6 +95,11 @@ def load_chainer_hdf5(
     ValueError
         If it is damaged or not an HDF5 file; or if its names or shapes are not those of the model:
         the message lists what is missing, unexpected and misshapen.
+
+    Warns
+    -----
+    RuntimeWarning
+        Without ``strict``, if names are missing or unexpected: the warning lists them.
 
     >>> import fdbr, pathlib, tempfile
     >>> import numpy as np

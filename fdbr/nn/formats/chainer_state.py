@@ -15,7 +15,7 @@ from fdbr import tree
 from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.public import public
 from fdbr.nn.formats.chainer_layouts import Layout, layout_of
-from fdbr.nn.formats.naming import Entry, entries, filled, host, put
+from fdbr.nn.formats.naming import Entry, entries, filled, host, put, without_prefix
 from fdbr.pytrees.classes import NAMESPACE, fields_of
 
 __all__ = ["load_chainer_npz", "save_chainer_npz", "weights_of", "with_weights"]
@@ -182,7 +182,7 @@ def load_chainer_npz(model: Any, path: str | Path, *, prefix: str = "", strict: 
         The path of the model's arrays in the file, such as ``"updater/model:main/"`` in a trainer's
         snapshot; nothing else is read.
     strict
-        Whether names that are missing or unexpected are an error, or ignored.
+        Whether names that are missing or unexpected are an error, or a warning.
 
     Returns
     -------
@@ -196,6 +196,11 @@ def load_chainer_npz(model: Any, path: str | Path, *, prefix: str = "", strict: 
     ValueError
         If it is damaged or not an npz file; or if its names or shapes are not those of the model:
         the message lists what is missing, unexpected and misshapen.
+
+    Warns
+    -----
+    RuntimeWarning
+        Without ``strict``, if names are missing or unexpected: the warning lists them.
 
     >>> import fdbr, pathlib, tempfile
     >>> import numpy as np
@@ -213,7 +218,7 @@ def with_weights(
     function: str, model: Any, stored: Mapping[str, Any], prefix: str, strict: bool
 ) -> Any:
     """Return a model with the weights stored under Chainer's names after a prefix."""
-    given = {n.removeprefix(prefix): array for n, array in stored.items() if n.startswith(prefix)}
+    given = without_prefix(stored, prefix)
     parts = _parts(model)
     like: dict[str, Any] = {}
     older: dict[str, tuple[str, ...]] = {}
@@ -239,6 +244,7 @@ def with_weights(
                 ignored=_is_count,
                 optional=_is_count,
                 strict=strict,
+                depth=5,
             ),
             strict=True,
         )

@@ -20,6 +20,8 @@ from paths within its objects to names: ``torch_names`` for PyTorch's files and 
 ...     torch_names = {"stem": "features.stem", "blocks": ""}
 """
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,7 +35,7 @@ from fdbr.errors.checks import describe, differences
 from fdbr.pytrees.classes import NAMESPACE, fields_of
 from fdbr.pytrees.structure import settle
 
-__all__ = ["Entry", "entries", "filled", "host", "put"]
+__all__ = ["Entry", "entries", "filled", "host", "put", "without_prefix"]
 
 Names = Mapping[str, Any]
 
@@ -160,6 +162,7 @@ def filled(
     ignored: Callable[[str], bool] = lambda name: False,
     optional: Callable[[str], bool] = lambda name: False,
     strict: bool = True,
+    depth: int = 4,
 ) -> Any:
     """Return the model with arrays from a file.
 
@@ -176,7 +179,9 @@ def filled(
     optional
         Whether an array of the model may be missing in the file.
     strict
-        Whether names that are missing or unexpected are an error.
+        Whether names that are missing or unexpected are an error, or a warning.
+    depth
+        How many calls lie between a warning and the caller of the public function.
     """
     chosen: dict[int, str] = {}
     known: set[str] = set()
@@ -188,14 +193,15 @@ def filled(
             chosen[entry.number] = name
             if text := _misfit(entry.leaf, given[name]):
                 lists["misshapen"].append(f"{name} ({text})")
-        elif strict and entry.names and not optional(entry.names[0]):
+        elif entry.names and not optional(entry.names[0]):
             lists["missing"].append(entry.names[0])
-    if strict:
-        lists["unexpected"] = [n for n in given if n not in known and not ignored(n)]
+    lists["unexpected"] = [n for n in given if n not in known and not ignored(n)]
     if any(lists.values()):
-        raise ValueError(
-            f"fdbr.nn.{function}: these are not the weights of this model: {differences(lists)}"
-        )
+        text = differences(lists) + _advice(lists["missing"], lists["unexpected"])
+        if strict or lists["misshapen"]:
+            raise ValueError(f"fdbr.nn.{function}: these are not the weights of this model: {text}")
+        loaded = f"{len(chosen)} of {len(chosen) + len(lists['missing'])} arrays were loaded"
+        warnings.warn(f"fdbr.nn.{function}: {loaded}: {text}", RuntimeWarning, stacklevel=depth)
     leaves, structure = optree.tree_flatten(model, namespace=NAMESPACE)
     for entry in wanted:
         if entry.number in chosen:
@@ -203,6 +209,29 @@ def filled(
             array = found.read() if hasattr(found, "read") else found
             leaves[entry.number] = put(array, entry.leaf)
     return optree.tree_unflatten(structure, leaves)
+
+
+def without_prefix(given: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the arrays whose names begin with a prefix, under the rest of their names."""
+    if not prefix:
+        return dict(given)
+    return {n.removeprefix(prefix): array for n, array in given.items() if n.startswith(prefix)}
+
+
+def _advice(missing: Sequence[str], unexpected: Sequence[str]) -> str:
+    """Advise a prefix if the names of the model are in the file after one."""
+    wanted = set(missing)
+    prefixes: Counter[str] = Counter()
+    for name in unexpected:
+        for place, letter in enumerate(name, 1):
+            if letter in "./" and name[place:] in wanted:
+                prefixes[name[:place]] += 1
+    if not prefixes:
+        return ""
+    prefix, count = prefixes.most_common(1)[0]
+    if count < min(len(wanted), 2):
+        return ""
+    return f"; {count} of the missing names are there after {prefix!r}: give prefix={prefix!r}"
 
 
 def _misfit(leaf: Any, found: Any) -> str:

@@ -19,7 +19,7 @@ from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.checks import describe, name_of
 from fdbr.errors.public import public
 from fdbr.nn.formats import onnx_shapes
-from fdbr.nn.formats.naming import Entry, filled, host
+from fdbr.nn.formats.naming import Entry, filled, host, without_prefix
 from fdbr.nn.formats.onnx_batches import SIZES, for_any_batch, resized
 from fdbr.nn.formats.onnx_graph import Graph, Unsupported
 from fdbr.nn.formats.onnx_ops import WRITERS
@@ -254,7 +254,7 @@ def _unrolled(graph: Graph, step: Instruction, loop: Loop) -> None:
 
 
 @public("fdbr.nn")
-def load_onnx(model: Any, path: str | Path, *, strict: bool = True) -> Any:
+def load_onnx(model: Any, path: str | Path, *, prefix: str = "", strict: bool = True) -> Any:
     """Return a model with the parameters of a file of ONNX: its initializers.
 
     Names are those of `load_torch_state`, which PyTorch's exporter keeps, too.  The file's program
@@ -266,8 +266,11 @@ def load_onnx(model: Any, path: str | Path, *, strict: bool = True) -> Any:
         The model into which weights are loaded: only its arrays are replaced.
     path
         The file.
+    prefix
+        The beginning of the names to load, such as ``"module."`` or ``"backbone."``.  It is removed,
+        and other names are left out.
     strict
-        Whether names that are missing or unexpected are an error, or ignored: exporters that fold
+        Whether names that are missing or unexpected are an error, or a warning: exporters that fold
         constants invent names.
 
     Returns
@@ -284,6 +287,11 @@ def load_onnx(model: Any, path: str | Path, *, strict: bool = True) -> Any:
     ValueError
         If it is damaged, or not a file of ONNX; or if its names or shapes are not those of the
         model: the message lists what is missing, unexpected and misshapen.
+
+    Warns
+    -----
+    RuntimeWarning
+        Without ``strict``, if names are missing or unexpected: the warning lists them.
     """
     onnx = devices.optional("nn.load_onnx", "onnx", "onnx")
     content = Path(path).read_bytes()
@@ -294,6 +302,7 @@ def load_onnx(model: Any, path: str | Path, *, strict: bool = True) -> Any:
         raise ValueError(
             f"fdbr.nn.load_onnx: {path} is no file of ONNX, or is damaged: {error}"
         ) from error
+    given = without_prefix(given, prefix)
     return filled("load_onnx", model, torch_entries(model), given, strict=strict)
 
 

@@ -13,7 +13,7 @@ from fdbr.core.array_modules import is_array, lock
 from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.nn.formats.naming import Entry, entries, filled, host
+from fdbr.nn.formats.naming import Entry, entries, filled, host, without_prefix
 from fdbr.nn.formats.safetensors_files import read_safetensors
 from fdbr.nn.formats.torch_files import read_torch
 from fdbr.pytrees.classes import fields_of
@@ -35,7 +35,7 @@ def _names_of(node: Any) -> Mapping[str, Any]:
 
 
 @public("fdbr.nn")
-def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
+def load_torch_state(model: Any, state: Any, *, prefix: str = "", strict: bool = True) -> Any:
     """Return a model with the weights of a PyTorch module's state dict.
 
     Names are paths, written as PyTorch does: ``layers.0.weight`` is ``model.layers[0].weight``, and
@@ -54,8 +54,11 @@ def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
         ``.safetensors`` file, or of a ``.pt`` or ``.pth`` file that ``torch.save`` wrote, whose
         tensors are read without PyTorch and without running anything that is in the file.  In such
         a file the dict may be under the key ``state_dict``, ``model_state_dict`` or ``model``.
+    prefix
+        The beginning of the names to load, such as ``"module."`` or ``"backbone."``.  It is removed,
+        and other names are left out.
     strict
-        Whether names that are missing or unexpected are an error, or ignored.
+        Whether names that are missing or unexpected are an error, or a warning.
 
     Returns
     -------
@@ -72,6 +75,11 @@ def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
         If a file is damaged, or holds other objects than tensors; or if its names or shapes are not
         those of the model: the message lists what is missing, unexpected and misshapen.
 
+    Warns
+    -----
+    RuntimeWarning
+        Without ``strict``, if names are missing or unexpected: the warning lists them.
+
     >>> import fdbr
     >>> import numpy as np
     >>> layer = fdbr.nn.Linear.init(fdbr.random.key(0), 2, 1)
@@ -84,7 +92,7 @@ def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
         "load_torch_state",
         model,
         torch_entries(model),
-        _arrays(state),
+        without_prefix(_arrays(state), prefix),
         ignored=lambda name: _is_count(name) or f".{name}".endswith(endings),
         optional=_is_count,
         strict=strict,

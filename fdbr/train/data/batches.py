@@ -6,12 +6,15 @@ from typing import Any
 import numpy as np
 
 from fdbr import random, tree
+from fdbr.core.array_modules import to_numpy
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.train.data.collation import collate_stack
 from fdbr.train.data.parts import bounds, collated, pair
 from fdbr.train.data.reading import count_of, examples_of, has_rows, in_epoch, length_of, take
 from fdbr.train.data.samplers import Sampler
+from fdbr.train.data.sequences import choice_of
+from fdbr.train.loop.continuing import checksum_of
 from fdbr.tree import frozen, static
 
 __all__ = ["Batches"]
@@ -195,6 +198,34 @@ class Batches:
             return collated(collate, examples_of(dataset, wanted, where), end - begin)
 
         return read
+
+    def order_settings(self, number: int, start: int) -> dict[str, Any]:
+        """The settings that must be the same when a run continues at a batch of an epoch.
+
+        There are none at the beginning of an epoch.
+
+        >>> import numpy as np
+        >>> from fdbr import train
+        >>> train.Batches(np.arange(6), 2).order_settings(0, 1)["size"]
+        2
+        """
+        if not start:
+            return {}
+        count = length_of(self.dataset)
+        order = None
+        if self.sampler is not None:
+            order = _sampled(self.sampler, self.key, number, self.size, self.drop_last, count)
+        return {
+            "source": "Batches",
+            "size": self.size,
+            "number of examples": count,
+            "drop_last": self.drop_last,
+            "key": checksum_of(to_numpy(self.key)) if self.shuffle else "unused",
+            "order of the sampler": "none"
+            if order is None
+            else checksum_of(*(order if isinstance(order, list) else [order])),
+            "choice of examples": choice_of(self.dataset) or "all",
+        }
 
     def part(self, index: int, count: int) -> "Batches":
         """The same batches in the same order, of each of which only one part is read.

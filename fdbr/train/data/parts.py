@@ -11,7 +11,7 @@ from fdbr.errors.checks import describe, integer
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.pytrees.structure import settle
 from fdbr.train.loop.examples import examples_of
-from fdbr.train.loop.sources import feed_of
+from fdbr.train.loop.sources import Feed, feed_of
 
 __all__ = ["bounds", "collated", "cut", "pair", "part_of"]
 
@@ -115,6 +115,15 @@ class Part:
 
     batches: Any
     parts: tuple[tuple[int, int], ...]
+    _feed: Feed = attrs.field(init=False, repr=False)
+
+    @_feed.default
+    def _feed_of(self) -> Feed:
+        return feed_of(self.batches, "Batches.part")
+
+    def order_settings(self, number: int, start: int) -> Any:
+        """The settings of the batches; see `Batches.order_settings`."""
+        return self._feed.order_settings(number, start)
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of epoch 0."""
@@ -122,7 +131,7 @@ class Part:
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
         """The batches of an epoch, from batch ``start`` on."""
-        stream = feed_of(self.batches, "Batches.part").epoch(number, start)
+        stream = self._feed.epoch(number, start)
         try:
             for batch in stream:
                 yield _cut(batch, self.parts)

@@ -23,8 +23,9 @@ from fdbr.train.data.reading import (
     length_of,
     take,
 )
+from fdbr.train.loop.continuing import checksum_of
 
-__all__ = ["View", "concatenate", "gather", "map_examples", "subset", "zip_examples"]
+__all__ = ["View", "choice_of", "concatenate", "gather", "map_examples", "subset", "zip_examples"]
 
 
 class View:
@@ -87,6 +88,18 @@ class Subset(View):
 
     def in_epoch(self, number: int) -> Any:
         return Subset(in_epoch(self.dataset, number), self.indices)
+
+
+def choice_of(dataset: Any) -> str | None:
+    """A checksum of the numbers by which subsets choose their examples; `None` without any."""
+    if isinstance(dataset, Subset):
+        below = choice_of(dataset.dataset)
+        own = checksum_of(np.asarray(dataset.indices))
+        return own if below is None else f"{own}{below}"
+    if not isinstance(dataset, View):
+        return None
+    parts = getattr(dataset, "datasets", (getattr(dataset, "dataset", None),))
+    return "".join(found for found in map(choice_of, parts) if found) or None
 
 
 @public("fdbr.train")

@@ -8,10 +8,12 @@ import attrs
 import numpy as np
 
 from fdbr import random
+from fdbr.core.array_modules import to_numpy
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.train.data.collation import collate_stack
 from fdbr.train.data.parts import bounds, collated, pair
+from fdbr.train.loop.continuing import checksum_of
 
 __all__ = ["Stream"]
 
@@ -141,6 +143,24 @@ class Stream:
                 f"{_NAME}: epoch {number} has no batch of {self.size} examples; examples must "
                 "give an iterable that begins anew in every epoch"
             )
+
+    def order_settings(self, number: int, start: int) -> dict[str, Any]:
+        """The settings that must be the same when a run continues at a batch of an epoch.
+
+        >>> from fdbr import train
+        >>> train.Stream([1, 2, 3], size=2).order_settings(0, 1)["window"]
+        1
+        """
+        if not start:
+            return {}
+        return {
+            "source": "Stream",
+            "size": self.size,
+            "number of shards": self.shard[1],
+            "window": self.window,
+            "drop_last": self.drop_last,
+            "key": "unused" if self.key is None else checksum_of(to_numpy(self.key)),
+        }
 
     def part(self, index: int, count: int) -> "Stream":
         """The same batches in the same order, each of them one part of its examples.

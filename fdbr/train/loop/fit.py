@@ -1,13 +1,16 @@
 """The training loop: a generator of frozen reports."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
-from fdbr.errors.checks import describe, integer
+from fdbr import tree
+from fdbr.errors.checks import describe, differences, integer
 from fdbr.errors.public import public
+from fdbr.train.loop import continuing
 from fdbr.train.loop.endings import ended
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.interrupts import put_off
@@ -41,8 +44,9 @@ def fit(
 
     Nothing is computed before a report is asked for.  A run continues from any of its reports
     with ``fit(step, state, batches, resume=report, epochs=…)`` and makes the reports that were
-    left to make; what its stages had kept continues, too.  There the end may be another one, and so
-    may the step, the batches from the next epoch on, and the stages.
+    left to make; what its stages had kept continues, too.  The end, the step and the stages may
+    change.  The batches may change only where an epoch begins: size, key, number of examples,
+    sampler and ``drop_last`` are compared within an epoch, and a difference is an error.
 
     Ctrl-C ends a run that continues in the main thread: the iteration is finished, its report goes
     through the stages, and then there are no more reports.  A second Ctrl-C raises
@@ -64,7 +68,8 @@ def fit(
         `Batches`, or whatever has ``epoch(number, start)``, and ``len`` if the number of batches
         in an epoch is known; or an iterable of batches, which is read anew in each epoch.  An
         iterator, such as a generator, has one epoch.  Iterables are read from their beginning: a
-        run that is resumed leaves out what it has consumed.
+        run that is resumed leaves out what it has consumed.  If these batches are not the same
+        ones again, as of a loader that shuffles, it raises an error.
     epochs, iterations
         Where the run ends, counted from the beginning of its first part: after so many epochs
         or so many iterations, whichever comes first.
@@ -93,8 +98,15 @@ def fit(
         If nothing says when to end, or an argument is not what it should be; by the generator, if
         ``step`` returns something else than state and metrics.
     ValueError
-        If a number is out of range; by the generator, if the batches are others than ``len`` or
-        ``position`` say, or an iterator ends too early.
+        If a number is out of range, or a run is resumed within an epoch with batches in another
+        order; by the generator, if the batches are others than ``len`` or ``position`` say, or an
+        iterator ends too early.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a run is resumed within an epoch of an iterable whose order cannot be checked; or if
+        ``state`` has another structure than the state of ``resume``, which is taken.
 
     >>> import numpy as np
     >>> from fdbr import train
@@ -109,11 +121,17 @@ def fit(
     """
     resumed = resume is not None or position is not None or iteration != 0
     if resume is not None:
+        given = state
         state, position, iteration = _where(resume, position, iteration)
+        _compare(given, state)
     begin = Position() if position is None else position
     feed = feed_of(batches)
     _check_numbers(begin, epochs, iterations, iteration)
     _check_functions(step, examples)
+    before = begin.kept.get(continuing.NAME)
+    if before is not None:
+        now = feed.order_settings(begin.epoch, begin.batch)
+        continuing.check(before, now, begin.epoch, begin.batch)
     if feed.passes is not None and epochs is None and iterations is None:
         epochs = feed.passes
     if epochs is None and iterations is None and until is None:
@@ -172,6 +190,35 @@ def _where(resume: Any, position: Any, iteration: Any) -> tuple[Any, Position, i
     return resume.state, resume.position, resume.iteration
 
 
+def _compare(state: Any, resumed: Any) -> None:
+    """Warn if the state that is given has another structure than the one that is taken."""
+    if state is None or state is resumed:
+        return
+    given, taken = (
+        {
+            path: getattr(leaf, "shape", ())
+            for path, leaf in zip(tree.paths(s), tree.leaves(s), strict=True)
+        }
+        for s in (state, resumed)
+    )
+    lists = {
+        "only in resume": [path for path in taken if path not in given],
+        "only in state": [path for path in given if path not in taken],
+        "of another shape": [
+            f"{path or 'the leaf'} (resume: {taken[path]}, state: {shape})"
+            for path, shape in given.items()
+            if path in taken and taken[path] != shape
+        ],
+    }
+    if any(lists.values()):
+        warnings.warn(
+            "fdbr.train.fit: the run continues with the state of resume, but state has another "
+            f"structure: {differences(lists)}; give the state of the earlier run, or None",
+            RuntimeWarning,
+            stacklevel=4,  # where fit is called
+        )
+
+
 def _check_numbers(position: Any, epochs: Any, iterations: Any, iteration: Any) -> None:
     if not isinstance(position, Position):
         raise TypeError(
@@ -208,7 +255,9 @@ def _total(
 
 def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Iterator[Report]:
     began = time.perf_counter() - position.seconds
-    kept = position.kept  # stages take it from the first report, and put it into the others
+    before = position.kept.get(continuing.NAME)
+    # Stages take it from the first report, and put it into the others.
+    kept = {name: value for name, value in position.kept.items() if name != continuing.NAME}
     judge = _Judge(plan.until, kept)
     if judge.has_ended or ended(kept) or plan.is_over(iteration, position):
         return
@@ -221,9 +270,13 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
                 return
         while not interrupt.ends(iteration) and not plan.is_over(iteration, position):
             _check_passes(plan, position, iteration)
-            for batch, done, last in plan.feed.batches(position.epoch, position.batch):
+            feed, number = plan.feed, position.epoch
+            settings: Mapping[str, Any] | None = None
+            for batch, done, last in feed.batches(number, position.batch):
                 if interrupt.ends(iteration):
                     return
+                if position.batch and settings is None:
+                    _check_order(feed, before, position)
                 try:
                     state, metrics = _checked(plan.step(state, batch))
                 except KeyError as error:
@@ -231,8 +284,13 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
                     raise
                 iteration += 1
                 seconds = time.perf_counter() - began
-                epoch = position.epoch + last
-                carried = Carried(kept, seconds, resumed=plan.resumed)
+                epoch = number + last
+                if last:
+                    settings = feed.order_settings(epoch, 0)
+                elif settings is None or feed.is_iterable:
+                    settings = feed.order_settings(number, done)
+                carrying = {**kept, continuing.NAME: settings} if settings else kept
+                carried = Carried(carrying, seconds, resumed=plan.resumed)
                 position = Position.carrying(epoch, 0 if last else done, carried)
                 kept = NOTHING
                 report = report_of(
@@ -249,6 +307,14 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
                 yield report
                 if ends or interrupt.ends(iteration) or iteration == plan.iterations:
                     return
+
+
+def _check_order(feed: Feed, before: Mapping[str, Any] | None, position: Position) -> None:
+    """Check the first batch of a run that was resumed within an epoch."""
+    now = feed.order_settings(position.epoch, position.batch)
+    continuing.check(before, now, position.epoch, position.batch)
+    if feed.is_iterable and not feed.is_fixed:
+        continuing.warn_unless_checked(before, now)
 
 
 class _Judge:

@@ -1,11 +1,12 @@
 """Sources of batches: whatever `fit` can read epoch after epoch."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
 
 from fdbr.core.array_modules import is_array
+from fdbr.train.loop.continuing import Again
 
 __all__ = ["Feed", "Source", "explain_key", "feed_of"]
 
@@ -23,6 +24,9 @@ class Source(Protocol):
         """The batches of an epoch, from batch ``start`` on."""
         ...
 
+    # A source may have ``order_settings(number, start) -> Mapping[str, int | str]`` as well: the
+    # settings that must be the same when a run continues at batch ``start`` of an epoch.
+
 
 @attrs.frozen
 class Feed:
@@ -36,11 +40,27 @@ class Feed:
         How many an epoch has, if that is known.
     passes
         How often it can be read; `None` is any number of times.
+    order
+        ``order(number, start)``: the settings on which the order of batches depends.
+    is_iterable
+        Whether it is read from its beginning in every epoch.
+    is_fixed
+        Whether its order is known to be the same in every epoch.
     """
 
     epoch: Callable[[int, int], Iterator[Any]]
     size: int | None
     passes: int | None = None
+    order: Callable[[int, int], Mapping[str, Any]] | None = None
+    is_iterable: bool = False
+    is_fixed: bool = False
+
+    def order_settings(self, number: int, start: int) -> Mapping[str, Any]:
+        """The settings that must be the same when a run continues at a batch of an epoch."""
+        own = {} if self.order is None else self.order(number, start)
+        if not start:
+            return own
+        return {**own, "number of batches": self.size}
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[Any, int, bool]]:
         """Each batch of an epoch, the number of those consumed with it, and whether it is last."""
@@ -96,14 +116,19 @@ def feed_of(batches: Any, function: str = "fit") -> Feed:
         If it is no source, and no iterable of batches.
     """
     if callable(getattr(batches, "epoch", None)):
-        return Feed(lambda number, start: iter(batches.epoch(number, start)), _length(batches))
+        order = getattr(batches, "order_settings", None)
+        return Feed(
+            lambda number, start: iter(batches.epoch(number, start)), _length(batches), order=order
+        )
     if not isinstance(batches, Iterable) or isinstance(batches, Mapping | str | bytes):
         raise _no_source(batches, function)
     if is_array(batches) or isinstance(batches, tuple):
         raise _no_source(batches, function)
-    if isinstance(batches, Iterator):
-        return Feed(lambda number, start: _after(batches, start), None, passes=1)
-    return Feed(lambda number, start: _after(iter(batches), start), _length(batches))
+    again = Again(batches)
+    passes = 1 if isinstance(batches, Iterator) else None
+    size = None if passes else _length(batches)
+    fixed = isinstance(batches, Sequence)
+    return Feed(again.epoch, size, passes, again.order_settings, True, fixed)
 
 
 def explain_key(error: KeyError, batch: Any, where: str) -> None:
@@ -111,17 +136,6 @@ def explain_key(error: KeyError, batch: Any, where: str) -> None:
     if isinstance(batch, Mapping) and error.args and error.args[0] not in batch:
         keys = ", ".join(map(repr, batch)) or "none"
         error.add_note(f"{where}: the batch has no {error.args[0]!r}; its keys are {keys}")
-
-
-def _after(stream: Iterator[Any], start: int) -> Iterator[Any]:
-    """The rest of a stream after so many items, which are read."""
-    for done in range(start):
-        if next(stream, _END) is _END:
-            raise ValueError(
-                f"fdbr.train.fit: position is at batch {start}, but batches ended after {done}; "
-                "give the batches with which the position was reached, from their beginning"
-            )
-    return stream
 
 
 def _length(batches: Any) -> int | None:

@@ -9,7 +9,7 @@ from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.train.data.parts import part_of
 from fdbr.train.loop.positions import Position
-from fdbr.train.loop.sources import Source
+from fdbr.train.loop.sources import Source, feed_of
 
 __all__ = ["Zip", "zip"]
 
@@ -56,6 +56,23 @@ class Zip:
         begin = number * len(self) + start
         streams = {name: _endless(source, begin) for name, source in self.sources.items()}
         return self._batches(streams, len(self) - start)
+
+    def order_settings(self, number: int, start: int) -> dict[str, Any]:
+        """The settings that must be the same when a run continues at a batch of an epoch.
+
+        If one source is shorter than another, an epoch of the whole may begin within an epoch of
+        the shorter one.  Then there are settings at the beginning of an epoch, too.
+        """
+        sizes = {name: _size(source) for name, source in self.sources.items()}
+        if not start and len(set(sizes.values())) == 1:
+            return {}
+        found: dict[str, Any] = {}
+        for name, source in self.sources.items():
+            found[f"number of batches of source {name!r}"] = sizes[name]
+            within = number * len(self) // sizes[name]
+            own = feed_of(source).order_settings(within, 1)
+            found |= {f"{setting} of source {name!r}": value for setting, value in own.items()}
+        return found
 
     def part(self, index: int, count: int) -> "Zip":
         """The same of one part of each batch; see `Batches.part`."""

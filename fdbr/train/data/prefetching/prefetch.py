@@ -12,6 +12,7 @@ from fdbr.errors.public import public
 from fdbr.train.data.parts import part_of
 from fdbr.train.data.prefetching.processes import Processes
 from fdbr.train.data.prefetching.threads import by_threads
+from fdbr.train.loop.sources import feed_of
 
 __all__ = ["prefetch"]
 
@@ -38,6 +39,10 @@ class Ahead:
         start = integer(f"{_NAME} of epoch", "start", start, least=0)
         by = self._pool.batches if self.processes else by_threads
         return by(self.batches, number, start, self._places(start), self.workers, self.ahead)
+
+    def order_settings(self, number: int, start: int) -> Any:
+        """The settings of the batches; see `Batches.order_settings`."""
+        return feed_of(self.batches).order_settings(number, start)
 
     def close(self) -> None:
         """End the worker processes that wait for the next epoch, which would start new ones."""
