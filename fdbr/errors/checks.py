@@ -68,12 +68,14 @@ class Transformed:
     importable by its name.
     """
 
+    __wrapped__: Any
+
     def __init__(
         self, f: Any, call: Callable[..., Any], make: Any, args: Any, kwargs: dict[str, Any]
     ) -> None:
         if type(f) is FunctionType:  # `named_as` takes longer
-            found = {name: getattr(f, name) for name in functools.WRAPPER_ASSIGNMENTS}
-            vars(self).update(found, __wrapped__=f)
+            vars(self)["__wrapped__"] = f
+            vars(self).update((name, getattr(f, name)) for name in functools.WRAPPER_ASSIGNMENTS)
         else:
             named_as(f)(self)
         self._call = call
