@@ -2,8 +2,9 @@
 
 import functools
 import inspect
+import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, FunctionType, MethodType
 from typing import Any
 
@@ -198,22 +199,21 @@ def is_interrupt(error: BaseException) -> bool:
     """Return whether the handler of a signal raised an error.
 
     Such an error says nothing about the code that it interrupts.  Python calls a handler with the
-    interrupted frame as an argument, which no other call passes to the function that it calls.
+    number of the signal and the interrupted frame.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         interrupted, trace = trace.tb_frame, trace.tb_next
-        code = trace.tb_frame.f_code
-        count = code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)
-        if count and _has_frame(trace.tb_frame, code.co_varnames, interrupted):
+        given = itertools.pairwise(_arguments(trace.tb_frame))
+        if any(frame is interrupted and type(number) is int for number, frame in given):
             return True
     return False
 
 
-def _has_frame(called: FrameType, names: tuple[str, ...], frame: FrameType) -> bool:
-    """Return whether a frame is among the arguments of a call."""
-    values = called.f_locals
-    return any(
-        value is frame or (type(value) is tuple and any(part is frame for part in value))
-        for value in (values.get(name) for name in names)
-    )
+def _arguments(frame: FrameType) -> Iterator[Any]:
+    """Yield the values of a call's positional parameters."""
+    code, values = frame.f_code, frame.f_locals
+    yield from map(values.get, code.co_varnames[: code.co_argcount])
+    if code.co_flags & inspect.CO_VARARGS:
+        rest = values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
+        yield from rest if type(rest) is tuple else ()
