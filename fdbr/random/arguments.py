@@ -89,7 +89,13 @@ def checked(
 ) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and floating dtype of what is drawn by a key, or the error for what is none."""
     check_key(function, key)
-    known = np.dtype(dtype)
+    try:
+        known = np.dtype(dtype)
+    except TypeError as error:  # uniform(key, low, high), as in NumPy
+        raise TypeError(
+            f"fdbr.random.{function}: the arguments after key are shape and dtype, and {dtype!r} "
+            f"is no dtype; give others by name (help(fdbr.random.{function}))"
+        ) from error
     if dtype_kind(known) != "f":
         raise TypeError(
             f"fdbr.random.{function}: dtype must be a floating dtype, got {known}; draw integers "

@@ -417,3 +417,8 @@ def test_permuting_a_traced_array_permutes_its_gradient_back():
     order = random.permutation(key, 5)
     grad = fdbr.grad(lambda x: (random.permutation(key, x) * weight).sum())(x)
     np.testing.assert_array_equal(grad[order], weight)
+
+
+def test_bounds_in_the_place_of_the_shape_and_the_dtype_are_an_error_that_says_so():
+    with pytest.raises(TypeError, match="the arguments after key are shape and dtype, and 1 is no"):
+        random.uniform(random.key(0), -1, 1)
