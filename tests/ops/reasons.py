@@ -11,6 +11,15 @@ from fdbr import ops
 from fdbr.core.primitive import dispatch, registry
 from fdbr.ops.indexing.keys import split
 from fdbr.ops.indexing.positions import checked_index
+from fdbr.ops.linalg.coincidences import (
+    eigenvalue_errors,
+    nan_if_chosen,
+    nan_if_defective,
+    nan_if_mixed,
+    nan_if_singular_mixed,
+    nan_if_singular_unknown,
+    nan_if_unknown,
+)
 from fdbr.ops.nn.attention.pieces import Settings
 from fdbr.ops.nn.suppression import suppress
 from fdbr.ops.nn.windows import Geometry
@@ -23,6 +32,7 @@ FLAGS = np.array([[True, False], [True, True]])
 STEPS = "it is piecewise constant: its derivative is 0 wherever it exists"
 TRUTH = "its values are truth values, which do not change by small amounts"
 INDICES = "its values are places or counts: integers, which do not change by small amounts"
+FACTOR = "it is 1 or NaN, which times any tangent is NaN"
 EXACT = "its operands are integers or truth values, which are not differentiated"
 CORRECTION = "the paper takes it for a constant"
 SHAPE = "its value depends on its operands' shape, dtype or keys alone"
@@ -49,6 +59,24 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "round": (STEPS, ops.round),
     "floor_divide": (STEPS, lambda x: ops.floor_divide(x, 0.75)),
     "astype_exact": (INDICES, lambda x: ops.astype(x, np.int64)),
+    "nan_if_unknown": (
+        FACTOR,
+        lambda x: nan_if_unknown(0.1, x[:1], x, x[:1], x, x, x, only_vectors=False),
+    ),
+    "nan_if_mixed": (FACTOR, lambda x: nan_if_mixed(0.1, x[:1], x, x)),
+    "nan_if_defective": (FACTOR, lambda x: nan_if_defective(x, ops.abs(x), x[:1])),
+    "nan_if_singular_unknown": (
+        FACTOR,
+        lambda x: nan_if_singular_unknown(
+            ops.abs(x[:1]), x, x, x, x[:1], x, x, x, x, only_vectors=True
+        ),
+    ),
+    "nan_if_singular_mixed": (FACTOR, lambda x: nan_if_singular_mixed(ops.abs(x[:1]), x, x, x, x)),
+    "nan_if_chosen": (FACTOR, lambda x: nan_if_chosen(x, x)),
+    "eigenvalue_errors": (
+        "it is a bound that selects elements, and a constant in derivatives",
+        lambda x: eigenvalue_errors(x, x),
+    ),
     "suppress": (
         INDICES,
         lambda x: suppress(

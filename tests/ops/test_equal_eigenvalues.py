@@ -335,3 +335,27 @@ def test_the_polar_factor_by_svd_has_its_gradient_where_singular_values_are_equa
         check_grads(polar, x, order=1, modes=("vjp",))
         t = generator.normal(size=x.shape).astype(dtype)
         assert np.isnan(fdbr.jvp(polar, (x,), (t,))[1]).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (5, 2), (3, 3), (1, 4)])
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("full", [True, False])
+def test_functions_of_all_singular_vectors_have_derivatives_for_every_shape(shape, dtype, full):
+    generator = np.random.default_rng(6)
+    x = generator.normal(size=shape).astype(dtype)
+    x = x + 1j * generator.normal(size=shape) if dtype is complex else x
+    k = min(shape)
+
+    def invariant(x):
+        u, s, vh = linalg.svd(x, full_matrices=full)
+        rest = u[:, k:] @ adjoint(u[:, k:]), adjoint(vh[k:]) @ vh[k:]
+        return (u[:, :k] * s) @ vh[:k], u[:, :1] @ adjoint(u[:, :1]), *rest
+
+    check_grads(invariant, x, modes=("vjp", "jvp"))
+    if full and max(shape) > k + 1:
+
+        def chosen(x):
+            u, _, vh = linalg.svd(x)
+            return ops.real(vh[-1, 0] if shape[1] > k else u[0, -1])
+
+        assert np.isnan(fdbr.grad(chosen)(x)).all()

@@ -78,7 +78,7 @@ FUNCTIONS = {
     ),
     "sqrtm": (linalg.sqrtm, (3, 3)),
     "svd": (lambda x: linalg.svd(x, full_matrices=False), (4, 3)),
-    "svd, full": (linalg.svd, (2, 4)),
+    "svd, full": (linalg.svd, (2, 3)),
     "svdvals": (linalg.svdvals, (3, 2)),
     "trace": (linalg.trace, (2, 3, 3)),
     "vecdot": (linalg.vecdot, (2, 3), (3,)),

@@ -67,7 +67,10 @@ def differences(f, x, h=1e-3):
     steps = h * np.eye(x.size)
     return np.array(
         [
-            [(f(x + a + b) - f(x + a - b) - f(x - a + b) + f(x - a - b)) / (4 * h * h) for b in steps]
+            [
+                (f(x + a + b) - f(x + a - b) - f(x - a + b) + f(x - a - b)) / (4 * h * h)
+                for b in steps
+            ]
             for a in steps
         ]
     )

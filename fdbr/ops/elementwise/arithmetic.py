@@ -143,15 +143,15 @@ def reciprocal(xp: Any, x: ArrayLike) -> Array:
     return xp.reciprocal(x)
 
 
-def _slope_of_negative_power(t: Any, x: Any, exponent: float) -> Any:
-    slope = exponent * power_or_zero(x, exponent=exponent - 1)
-    return t * slope * where(x == 0, math.nan, 1)
+def _negative_power_derivative(t: Any, x: Any, exponent: float) -> Any:
+    factor = exponent * power_or_zero(x, exponent=exponent - 1)
+    return t * factor * where(x == 0, math.nan, 1)
 
 
 # A factor of first derivatives that are taken as 0 at 0.  Its own derivative there is NaN, so that
 # a second derivative is not 0 by the same convention.
 @opaque(
-    x=(_slope_of_negative_power, _slope_of_negative_power),
+    x=(_negative_power_derivative, _negative_power_derivative),
     batch=aligned,
     elementwise=True,
     compound=True,
@@ -249,12 +249,12 @@ def _power_by_exponent(x: Any, out: Any) -> Any:
     return where(nonzero, out * log(where(nonzero, x, 1 + x)), 0 * out)
 
 
-def _slope_of_direction(t: Any, x: Any) -> Any:
+def _direction_derivative(t: Any, x: Any) -> Any:
     return t * where(x == 0, math.nan, 0)
 
 
 # The derivative of `abs`.  As that is taken as 0 at 0, its own derivative there is NaN.
-@opaque(x=(_slope_of_direction, _slope_of_direction), batch=aligned, elementwise=True)
+@opaque(x=(_direction_derivative, _direction_derivative), batch=aligned, elementwise=True)
 def _direction(xp: Any, x: ArrayLike) -> Array:
     return xp.sign(x)
 
@@ -275,7 +275,7 @@ def _complex_abs(xp: Any, x: ArrayLike) -> Array:
 
 @public("fdbr.ops")
 def abs(x: ArrayLike, /) -> Array:
-    """The absolute value; its derivative at 0 is taken as 0.
+    """The absolute value; its derivative at 0 is taken as 0, and its second derivative is NaN.
 
     >>> import fdbr
     >>> from fdbr import ops
@@ -340,7 +340,9 @@ def fmod(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     heavy=True,
 )
 def hypot(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
-    """The length ``sqrt(x*x + y*y)``, without overflow; its derivative at 0 is taken as 0.
+    """The length ``sqrt(x*x + y*y)``, without overflow.
+
+    Its derivative at 0 is taken as 0; second derivatives are NaN there.
 
     >>> from fdbr import ops
     >>> ops.hypot(3.0, 4.0)
@@ -407,7 +409,7 @@ def _complex_sign(xp: Any, x: ArrayLike) -> Array:
 def sign(x: ArrayLike, /) -> Array:
     """The sign: -1, 0 or 1; of a complex number ``x / abs(x)``.
 
-    Of real numbers its derivative is 0 wherever it exists.
+    Of real numbers its derivative is 0 wherever it exists; of complex numbers it is NaN at 0.
 
     >>> from fdbr import ops
     >>> ops.sign(-2.5)

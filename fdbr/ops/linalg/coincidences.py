@@ -27,6 +27,7 @@ __all__ = [
     "gaps",
     "inverse_or_zero",
     "inverse_sums",
+    "nan_if_chosen",
     "nan_if_defective",
     "nan_if_mixed",
     "nan_if_singular_mixed",
@@ -48,14 +49,14 @@ def negligible(values: Array) -> Any:
     return sizes.max(axis=-1, keepdims=True) * (_ROUNDING * finfo(sizes.dtype).eps)
 
 
-def _slope_of_inverse(t: Any, x: Any, floor: Any, out: Any, pairs: bool) -> Any:
+def _inverse_derivative(t: Any, x: Any, floor: Any, out: Any, pairs: bool) -> Any:
     unknown = (abs(x) <= floor) & (t != 0)
     if pairs:
         unknown = unknown & ~array_module(x).eye(x.shape[-1], dtype=bool)
     return t * (-out * out) * where(unknown, math.nan, 1)
 
 
-@opaque(x=(_slope_of_inverse, _slope_of_inverse), batch=leading(2))
+@opaque(x=(_inverse_derivative, _inverse_derivative), batch=leading(2))
 def _inverse_or_zero(xp: Any, x: Any, floor: Any, *, pairs: bool) -> Any:
     is_small = abs(x) <= floor
     if pairs:
@@ -72,7 +73,7 @@ def inverse_or_zero(x: Array) -> Any:
 
 
 def inverse_sums(values: Array, pairs: bool) -> Any:
-    """``1 / (values[j] + values[i])`` as `gaps`; without ``pairs``, also on the diagonal."""
+    """``1 / (values[j] + values[i])`` as `gaps`, without ``pairs`` also on the diagonal."""
     sums = values[..., None, :] + values[..., :, None]
     return _inverse_or_zero(sums, negligible(values)[..., None], pairs=pairs)
 
@@ -158,7 +159,7 @@ def nan_if_unknown(
     left, right
         The factors of the product.
     only_vectors
-        Whether no cotangent of the values arrived; ``ct_values`` is ignored.
+        Whether no cotangent of the values arrived.  Then ``ct_values`` is ignored.
     """
     unknown = _close(xp, values, floor)
     if not unknown.any():
@@ -226,7 +227,7 @@ def _size(xp: Any, x: Any) -> Any:
 
 
 def _null(xp: Any, s: Any, floor: Any, left: Any) -> Any:
-    """The pairs of singular values that are 0; those on the diagonal are for complex matrices."""
+    """The pairs of singular values that are 0, on the diagonal only for complex matrices."""
     is_null = s + s.swapaxes(-1, -2) <= floor
     return is_null if left.dtype.kind == "c" else is_null & ~xp.eye(s.shape[-1], dtype=bool)
 
@@ -265,14 +266,14 @@ def nan_if_singular_unknown(
     by_u, by_v
         The mixed cotangents of the vectors, shape ``(..., k, k)``.
     beside
-        The part of the cotangents outside the vectors of the longer side, shape ``(..., m, k)``;
-        anything for square matrices.
+        The part of the cotangents outside the vectors of the longer side, shape ``(..., m, k)``.
+        It is ignored for square matrices.
     ct_u, ct_v
         The cotangents of the vectors as columns, ``(..., m, k)`` and ``(..., n, k)``.
     left, right
         The vectors as columns.
     only_vectors
-        Whether no cotangent of the singular values arrived; ``ct_s`` is ignored.
+        Whether no cotangent of the singular values arrived.  Then ``ct_s`` is ignored.
     """
     floor = _floor(s)
     null = _null(xp, s, floor, left)
@@ -291,6 +292,18 @@ def nan_if_singular_unknown(
         unknown = unknown & ~(idle & idle.swapaxes(-1, -2))
         lost = lost & ~(idle & (beside == 0))
     return _nan_where(xp, _share(xp, unknown, lost, left, right))
+
+
+@constant(batch=leading(2))
+def nan_if_chosen(xp: Any, vectors: Any, cts: Any) -> Any:
+    """NaN for matrices whose cotangents depend on the choice of the vectors of a space, or 1.
+
+    The phases of single vectors are not considered.
+    """
+    mixed = _adjoint(vectors) @ cts
+    sizes = abs(mixed - _adjoint(mixed)) * ~xp.eye(mixed.shape[-1], dtype=bool)
+    depends = ~_cancel(sizes, cts).all(axis=(-2, -1), keepdims=True)
+    return xp.where(depends, xp.nan, 1).astype(sizes.dtype)
 
 
 def _share(xp: Any, unknown: Any, lost: Any, left: Any, right: Any) -> Any:

@@ -120,7 +120,8 @@ def matrix_norm(
 ) -> Array:
     """The norm of the matrices in the last two axes.
 
-    At 0 the derivative of the Frobenius norm is taken as 0.  Where several sums or singular
+    At 0 the first derivative of the Frobenius norm is taken as 0, and second derivatives are NaN.
+    Use ``sum(x * x)`` instead of its square if those are needed.  Where several sums or singular
     values are the largest (or smallest), they share the derivative.
 
     Parameters

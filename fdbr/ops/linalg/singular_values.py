@@ -13,6 +13,7 @@ from fdbr.ops.linalg.coincidences import (
     gaps,
     inverse_or_zero,
     inverse_sums,
+    nan_if_chosen,
     nan_if_singular_mixed,
     nan_if_singular_unknown,
     negligible,
@@ -62,14 +63,14 @@ def _inverse_sums(s: Any, u: Any) -> Any:
     return inverse_sums(s, pairs=u.dtype.kind != "c")
 
 
-def _slope_of_kink(t: Any, x: Any, s: Any) -> Any:
+def _kink_derivative(t: Any, x: Any, s: Any) -> Any:
     is_used = (x != 0) | (s == 0).all(axis=-1, keepdims=True)
     return t * where((s <= negligible(s)) & is_used, math.nan, 0)
 
 
 @opaque(
     x=(lambda ct, like: fit(ct, like), lambda t: t),
-    s=(lambda ct, x, s, like: fit(_slope_of_kink(ct, x, s), like), _slope_of_kink),
+    s=(lambda ct, x, s, like: fit(_kink_derivative(ct, x, s), like), _kink_derivative),
     batch=leading(1),
 )
 def _kinked(xp: Any, x: Any, s: Any) -> Any:
@@ -104,7 +105,7 @@ def _svd_vjp(ct: Any, out: Any, full: bool, strict: bool) -> Any:
     if right.shape[-2] > k:
         beside = _orthogonal_part(v, of_v, by_v, k, full)
         out = out + left @ adjoint(beside * inverse)
-    return out * nan_if_singular_unknown(
+    factor = nan_if_singular_unknown(
         s[..., None, :],
         by_u,
         by_v,
@@ -116,6 +117,10 @@ def _svd_vjp(ct: Any, out: Any, full: bool, strict: bool) -> Any:
         right,
         only_vectors=of_s is None and strict,
     )
+    for vectors, ct_vectors in ((u, of_u), (v, of_v)) if full else ():
+        if vectors.shape[-2] > k + 1:  # one vector has no other to mix with
+            factor = factor * nan_if_chosen(vectors[..., k:], ct_vectors[..., k:])
+    return out * factor
 
 
 def _orthogonal_part(u: Any, of_u: Any, by_u: Any, k: int, full: bool) -> Any:
@@ -163,10 +168,14 @@ def svd(x: ArrayLike, /, *, full_matrices: bool = True) -> SVDResult:
     The decomposition is not unique: a pair of singular vectors may be multiplied by any number of
     absolute value 1, vectors of equal singular values may be mixed, and the columns that
     ``full_matrices`` adds may be any that complete a basis.  A function has a gradient if it does
-    not depend on these choices.  Singular values that differ by no more than rounding (``k * eps``
-    times the largest) are treated as equal, and the derivative that mixes their vectors as 0
-    instead of infinite; likewise terms divided by a singular value of 0.  The derivative of the
-    polar factor ``U @ Vh`` is exact where singular values are equal, too.
+    not depend on these choices.
+
+    Singular values that differ by at most 100 eps times the largest are treated as equal, and such
+    small ones as 0.  Derivatives that mix the vectors of equal singular values, or that divide by
+    0, are treated as in `eigh`: ``(U * f(S)) @ Vh`` has the gradient NaN there.  The polar factor
+    ``U @ Vh`` of a matrix of full rank has its gradient where singular values are equal, too.  For
+    its tangent (`jvp`), use ``x @ inv(sqrtm(x^H @ x))``.  A function that depends on the choice of
+    the added columns has the gradient NaN.
 
     The formulas are those of Townsend ("Differentiating the singular value decomposition",
     2016) and, for complex matrices, Wan and Zhang ("Automatic differentiation for complex

@@ -89,8 +89,21 @@ def eigh(x: ArrayLike, /) -> EighResult:
 
     An eigenvector may be multiplied by any number of absolute value 1, and eigenvectors of equal
     eigenvalues may be mixed: a function has a gradient if it does not depend on this choice.
-    Eigenvalues that differ by no more than rounding (``n * eps`` times the largest) are treated as
-    equal, and the derivative that mixes their eigenvectors as 0 instead of infinite.
+
+    Eigenvalues that differ by at most 100 eps times the largest are treated as equal, because
+    rounding may have separated them.  The derivatives that mix their eigenvectors are 0/0 there:
+
+    - Functions of the eigenvalues only have their gradient, and second derivatives that are right
+      or NaN.  The gradient of one of several equal eigenvalues is a subgradient.
+    - Functions of the eigenvectors only that depend on the whole eigenspace have their gradient:
+      projectors, such as ``v[:, :2] @ v[:, :2].T`` for two equal eigenvalues.
+    - Functions of other eigenvalues and eigenvectors have their gradient, unless an element of the
+      eigenvectors of equal eigenvalues is 0.
+    - Other functions have the gradient NaN in elements that depend on such pairs, such as
+      ``(v * f(w)) @ v.T``.  Use `expm`, `logm`, `sqrtm`, `matrix_power`, `inv` or `pinv`, whose
+      derivatives do not need eigenvectors.
+
+    Tangents (`jvp`) that mix eigenvectors of equal eigenvalues give NaN for these vectors.
 
     The derivatives are ``diag(V^H t V)`` and ``V (F * (V^H t V))`` with ``F[i, j] = 1 / (λ[j] -
     λ[i])`` (Giles, 2008; Seeger et al., "Auto-differentiating linear algebra", 2017).
@@ -208,8 +221,9 @@ def eig(x: ArrayLike, /) -> EigResult:
 
     Eigenvectors have length 1, and their derivative preserves it.  They may be multiplied by any
     number of absolute value 1: a function has a gradient if it does not depend on this choice.
-    Eigenvalues that differ by no more than rounding are treated as in `eigh`; a matrix without a
-    basis of eigenvectors has no derivative.
+    Equal eigenvalues are treated as in `eigh`: eigenvalues that differ by at most 100 eps times
+    the norm of the matrix and the condition number of the eigenvalues.  The derivative is NaN for
+    a matrix without a basis of eigenvectors.
 
     With ``P = V^-1 t V`` the derivatives are ``diag(P)`` and ``V (F * P)``, minus its part along
     ``V``, with ``F[i, j] = 1 / (λ[j] - λ[i])`` (Giles, 2008; Boeddeker et al., "On the
