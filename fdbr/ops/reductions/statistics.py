@@ -146,7 +146,7 @@ def quantile_of(
         raise ValueError(f"{name}: method is {method!r}, not one of {_METHODS}")
     x = asarray(x)
     if is_short(x) and weights is None:  # 16 bits are too few for positions and fractions
-        options = {"axis": axis, "method": method, "keepdims": keepdims}
+        options: dict[str, Any] = {"axis": axis, "method": method, "keepdims": keepdims}
         beside = [] if method in _SELECTING else [q if hasattr(q, "dtype") else 0.5]
         dtype = result_type(x, *beside)
         x, q = astype(x, "float32"), astype(q, "float32") if is_short(q) else q
