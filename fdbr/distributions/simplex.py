@@ -78,7 +78,7 @@ class Beta(Distribution):
 
 
 def _rounding(x: Any) -> float:
-    """How far from one a sum of probabilities may be."""
+    """Return the largest distance of a sum of probabilities from one."""
     return max(1e-6, float(ops.finfo(x.dtype).eps) ** 0.5) if hasattr(x, "dtype") else 1e-6
 
 

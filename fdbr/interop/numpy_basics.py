@@ -373,7 +373,9 @@ def _round(a: Any, decimals: int = 0) -> Any:
         return of_parts(_round(ops.real(a), decimals), _round(ops.imag(a), decimals))
     if not decimals or (decimals > 0 and dtype_kind(ops.result_type(a)) in "biu"):
         return ops.round(a)
-    out = ops.round(a * 10**decimals) / 10**decimals
+    # As in NumPy: 10**-5 is inexact, and 10**5 is exact.
+    factor = 10.0 ** abs(decimals)
+    out = ops.round(a * factor) / factor if decimals > 0 else ops.round(a / factor) * factor
     return out if is_number(a) else ops.astype(out, a.dtype, copy=False)
 
 

@@ -1,5 +1,8 @@
 """Random numbers from explicit keys.
 
+Draws of floating numbers are float64 unless a dtype is given.  Layers are float32: draw their data
+with ``dtype="float32"``, because float64 data in a float32 layer give float64 results.
+
 A key is a read-only ``uint64`` array of shape ``(2,)``.  Every function here is pure: the
 same key gives the same draws, always.  For draws that are independent of each other,
 `split` a key, or `fold_in` a number; use no key twice.

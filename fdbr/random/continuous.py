@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core.tracer import stop_gradient
+from fdbr.core.tracer import holds, stop_gradient
 from fdbr.errors.public import public
+from fdbr.ops import special
 from fdbr.pytrees.dtypes import limits
 from fdbr.random.arguments import Shape, check_order, checked, drawing, give, parameter
 from fdbr.random.keys import bits
@@ -64,12 +65,23 @@ def uniform(
     low = parameter("uniform", "minval", minval, shape, dtype)
     high = parameter("uniform", "maxval", maxval, shape, dtype)
     plain_low, plain_high = stop_gradient(low), stop_gradient(high)
-    check_order("uniform", "minval", plain_low, "maxval", plain_high, near=True)
+    most = float(limits(np, dtype).max)
+    fits = (abs(plain_low) <= most) & (abs(plain_high) <= most)
+    if not holds(fits & (plain_low < plain_high)):
+        raise ValueError(
+            f"fdbr.random.uniform: minval must lie below maxval everywhere, and both be numbers "
+            f"that {dtype} holds, got {minval!r} and {maxval!r}"
+        )
     digits = limits(np, dtype).nmant + 1
     unit = ops.astype(words >> (64 - digits), dtype) * 2.0**-digits
     if type(minval) is type(maxval) is float and (minval, maxval) == (0.0, 1.0):
         return give(unit, dtype)
-    value = low + unit * (high - low)
+    # The distance of the bounds may overflow; halves of them give the same digits.
+    half = 0.5 * plain_high - 0.5 * plain_low
+    if holds(half <= 0.5 * most):
+        value = low + unit * (high - low)
+    else:
+        value = 2 * (0.5 * low + unit * (0.5 * high - 0.5 * low))
     last = ops.nextafter(_array_like(unit, plain_high), _array_like(unit, plain_low))
     return give(ops.where(value < high, value, last), dtype)
 
@@ -150,9 +162,43 @@ def truncated_normal(
     # Above zero the distribution function has no digits left to tell tails apart: mirror.
     sign = ops.where(low > 0, -1.0, 1.0)
     one, other = sign * low, sign * high
-    bottom, top = ops.ndtr(ops.where(low > 0, other, one)), ops.ndtr(ops.where(low > 0, one, other))
-    draws = sign * ops.ndtri(bottom + u * (top - bottom))
-    return give(ops.clip(draws, low, high), dtype)
+    lower, upper = ops.where(low > 0, other, one), ops.where(low > 0, one, other)
+    if holds(upper >= -_FAR):
+        bottom, top = ops.ndtr(lower), ops.ndtr(upper)
+        draws = ops.ndtri(bottom + u * (top - bottom))
+    else:
+        far = upper < -_FAR
+        bottom, top = ops.ndtr(ops.where(far, -1.0, lower)), ops.ndtr(ops.where(far, 1.0, upper))
+        tail = _tail_draws(u, ops.where(far, -upper, _FAR), ops.where(far, -lower, math.inf))
+        draws = ops.where(far, -tail, ops.ndtri(bottom + u * (top - bottom)))
+    return give(ops.clip(sign * draws, low, high), dtype)
+
+
+_FAR = 35.0  # from here on the distribution function underflows, or is about to
+
+
+def _tail_draws(u: Any, low: Any, high: Any) -> Any:
+    """Draws above a bound in the tail, and below another, by Newton's method.
+
+    The logarithm of the survival function at ``low + d``, less its logarithm at ``low``, is
+    ``-d * (low + d / 2)`` plus the logarithm of a ratio of scaled error functions.
+    """
+    root = math.sqrt(0.5)
+    scaled = special.erfcx(root * low)
+
+    def log_survival(d: Any) -> Any:
+        return ops.log(special.erfcx(root * (low + d)) / scaled) - d * (low + 0.5 * d)
+
+    # Beyond this distance nothing is left, and the bound may be infinite.
+    is_near = (high - low) * low < 750.0
+    rest = ops.exp(log_survival(ops.where(is_near, high - low, 1.0)))
+    rest = ops.where(is_near, rest, 0.0)
+    wanted = ops.log(rest + u * (1 - rest))
+    d = -2 * wanted / (low + ops.hypot(low, ops.sqrt(-2 * wanted)))
+    for _ in range(3):  # the first value is within 1e-3
+        hazard = math.sqrt(2 / math.pi) / special.erfcx(root * (low + d))
+        d = d + (log_survival(d) - wanted) / hazard
+    return low + d
 
 
 @public("fdbr.random")

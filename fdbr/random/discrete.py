@@ -20,7 +20,7 @@ from fdbr.random.arguments import (
     shape_of,
 )
 from fdbr.random.continuous import gumbel, uniform
-from fdbr.random.keys import bits
+from fdbr.random.keys import bits, fold_in
 
 __all__ = ["bernoulli", "categorical", "randint"]
 
@@ -120,8 +120,9 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = Non
 def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
     """Integers drawn uniformly from [minval, maxval).
 
-    They are 64-bit words modulo ``maxval - minval``; no integer's probability is off by more
-    than 2**-64.
+    They are 64-bit words modulo ``maxval - minval``.  If that is above 2**32, words that would
+    make some integers more probable are drawn anew; below it the probabilities differ by less than
+    a factor of ``1 + 2**-32``.
 
     Parameters
     ----------
@@ -159,7 +160,25 @@ def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = np.in
     # Differences wrap around in unsigned arithmetic to what they should be.
     with np.errstate(over="ignore"):
         start = ops.astype(low, np.uint64)
-        return give(start + words % (ops.astype(high, np.uint64) - start), dtype)
+        count = ops.astype(high, np.uint64) - start
+        if not holds(count <= _SMALL):
+            words = _accepted(key, words, count)
+        return give(start + words % count, dtype)
+
+
+_SMALL = np.uint64(1 << 32)
+_ROUNDS = 64  # each rejects less than half of the words
+
+
+def _accepted(key: Any, words: Any, count: Any) -> Any:
+    """Replace the words above the largest multiple of a count by later words of the key."""
+    largest = ~((0 - count) % count)  # 2**64 - 1 less the remainder of 2**64
+    for i in range(1, _ROUNDS):
+        rejected = words > largest
+        if not isinstance(rejected, Tracer) and not rejected.any():
+            break
+        words = ops.where(rejected, bits(fold_in(key, i), words.shape), words)
+    return words
 
 
 def _integers(name: str, value: Any, shape: tuple[int, ...], xp: Any) -> Any:

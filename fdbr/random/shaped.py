@@ -6,6 +6,7 @@ gradients*, NeurIPS 2018, find the same derivatives).
 """
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,13 @@ __all__ = [
 
 
 def _positive(function: str, **given: Any) -> None:
-    """Refuse parameters that are not positive."""
+    """Refuse parameters that are not positive and finite."""
     for name, value in given.items():
         plain = stop_gradient(value)
-        if not holds(plain > 0):
-            raise ValueError(f"fdbr.random.{function}: {name} must be positive, got {value!r}")
+        if not holds((plain > 0) & (plain < math.inf)):
+            raise ValueError(
+                f"fdbr.random.{function}: {name} must be positive and finite, got {value!r}"
+            )
 
 
 def _shape(shape: Shape | None, *values: Any) -> Shape:
@@ -262,6 +265,49 @@ def _counts(
     return u, known, *values
 
 
+def _give_counts(function: str, draws: Any, dtype: Any, **parameters: Any) -> Any:
+    """Finish counts, which the dtype must hold."""
+    plain = stop_gradient(draws)
+    if not holds(plain < float(np.iinfo(dtype).max + 1)):
+        given = " and ".join(f"{name} {value!r}" for name, value in parameters.items())
+        raise ValueError(
+            f"fdbr.random.{function}: {given} leads to draws above {np.iinfo(dtype).max}, which "
+            f"dtype {dtype} does not hold; choose a wider dtype"
+        )
+    return give(draws, dtype)
+
+
+# From this variance on counts are rounded normal numbers with a correction for the skewness, with
+# an error of the order of 1e-5 counts.  SciPy's inverse functions lose digits, and then return NaN.
+_LARGE = 1e10
+_SLOW = 1e6  # SciPy's inverse takes 3 ms for a rate of 1e10
+
+
+def _large_count(u: Any, mean: Any, variance: Any, asymmetry: Any) -> Any:
+    """The first terms of the Cornish-Fisher expansion of a quantile, less 1/2."""
+    z = ops.ndtri(u)
+    return mean + ops.sqrt(variance) * z + asymmetry * (z * z - 1) / 6
+
+
+def _poisson_count(u: Any, lam: Any) -> Any:
+    if holds(stop_gradient(lam) < _LARGE):
+        return _small_poisson_count(u, lam)
+    is_large = lam >= _LARGE
+    small = _small_poisson_count(u, ops.where(is_large, 1.0, lam))
+    return ops.where(is_large, ops.round(_large_count(u, lam, lam, 1.0)), small)
+
+
+def _small_poisson_count(u: Any, lam: Any) -> Any:
+    some = ops.where(lam > 0, lam, 1.0)
+    if holds(lam < _SLOW):
+        near = special.pdtrik(u, some)
+    else:
+        inverse = special.pdtrik(u, ops.where(lam < _SLOW, some, 1.0))
+        near = ops.where(lam < _SLOW, inverse, _large_count(u, some, some, 1.0))
+    draws = _first_count(u, near, lambda k: special.pdtr(k, some))
+    return ops.where(lam > 0, draws, 0.0)
+
+
 def _first_count(u: Any, near: Any, distribution: Any) -> Any:
     """The least count whose distribution function is at least ``u``, by one that is near."""
     count = ops.maximum(ops.ceil(near), 0.0)
@@ -288,18 +334,18 @@ def poisson(key: Any, lam: Any, shape: Shape | None = None, dtype: Any = np.int6
     Raises
     ------
     TypeError, ValueError
-        If ``lam`` is negative or does not broadcast, or the dtype is not one of integers.
+        If ``lam`` is negative, infinite or does not broadcast, the dtype is not one of integers, or
+        a draw is larger than it holds.
 
     >>> import fdbr
     >>> fdbr.random.poisson(fdbr.random.key(0), 0.0, (3,)).tolist()
     [0, 0, 0]
     """
     u, dtype, lam = _counts("poisson", key, shape, dtype, lam=lam)
-    if not holds(lam >= 0):
-        raise ValueError(f"fdbr.random.poisson: lam must not be negative, got {lam!r}")
-    some = ops.where(ops.zeros_like(u) + lam > 0, lam, 1.0)
-    draws = _first_count(u, special.pdtrik(u, some), lambda k: special.pdtr(k, some))
-    return give(ops.where(ops.zeros_like(u) + lam > 0, draws, 0.0), dtype)
+    if not holds((lam >= 0) & (lam < math.inf)):
+        raise ValueError(f"fdbr.random.poisson: lam must not be negative or infinite, got {lam!r}")
+    draws = _poisson_count(u, ops.zeros_like(u) + lam)
+    return _give_counts("poisson", draws, dtype, lam=lam)
 
 
 @public("fdbr.random")
@@ -314,16 +360,41 @@ def binomial(key: Any, n: Any, p: Any, shape: Shape | None = None, dtype: Any = 
     [10, 10]
     """
     u, dtype, n, p = _counts("binomial", key, shape, dtype, n=n, p=p)
-    if not (holds(n >= 0) and holds(p >= 0) and holds(p <= 1)):
+    if not (holds((n >= 0) & (n < math.inf)) and holds(p >= 0) and holds(p <= 1)):
         raise ValueError(
-            f"fdbr.random.binomial: n must not be negative and p lie in [0, 1], got {n!r} and {p!r}"
+            "fdbr.random.binomial: n must not be negative or infinite, and p lie in [0, 1], got "
+            f"{n!r} and {p!r}"
         )
     n, p = ops.zeros_like(u) + n, ops.zeros_like(u) + p
+    return _give_counts("binomial", _binomial_count(u, n, p), dtype, n=n, p=p)
+
+
+_MANY = 1e9  # trials from which on SciPy's inverse is inexact for large probabilities
+_RARE = 1e-12  # a probability below which binomial and Poisson distributions are the same
+
+
+def _binomial_count(u: Any, n: Any, p: Any) -> Any:
+    rare, large = (p < _RARE) & (p > 0), n * p * (1 - p) >= _LARGE
+    mirrored = (p > 0.5) & (n >= _MANY)
+    if holds(~(rare | large | mirrored)):
+        return _small_binomial_count(u, n, p)
+    # Failures are counted instead of successes.
+    u, p = ops.where(mirrored, 1 - u, u), ops.where(mirrored, 1 - p, p)
+    rare, mean = (p < _RARE) & (p > 0), n * p
+    draws = _small_binomial_count(u, ops.where(rare | large, 1.0, n), ops.where(rare, 0.5, p))
+    rounded = ops.round(_large_count(u, mean, mean * (1 - p), 1 - 2 * p))
+    draws = ops.where(large, rounded, draws)
+    draws = ops.where(rare, _poisson_count(u, ops.where(rare, mean, 1.0)), draws)
+    draws = ops.minimum(draws, n)
+    return ops.where(mirrored, n - draws, draws)
+
+
+def _small_binomial_count(u: Any, n: Any, p: Any) -> Any:
     sure = (p <= 0) | (p >= 1) | (n <= 0)
     trials, chance = ops.where(sure, 1.0, n), ops.where(sure, 0.5, p)
     distribution = functools.partial(_binomial_cdf, trials, chance)
     draws = _first_count(u, special.bdtrik(u, trials, chance), distribution)
-    return give(ops.where(sure, ops.where(p >= 1, n, 0.0), ops.minimum(draws, n)), dtype)
+    return ops.where(sure, ops.where(p >= 1, n, 0.0), ops.minimum(draws, n))
 
 
 def _binomial_cdf(n: Any, p: Any, k: Any) -> Any:
@@ -345,9 +416,10 @@ def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = np.int6
     u, dtype, p = _counts("geometric", key, shape, dtype, p=p)
     if not (holds(p > 0) and holds(p <= 1)):
         raise ValueError(f"fdbr.random.geometric: p must lie in (0, 1], got {p!r}")
-    p = ops.zeros_like(u) + p
-    draws = ops.ceil(ops.log(u) / ops.log1p(-ops.where(p < 1, p, 0.5)))
-    return give(ops.where(p < 1, ops.maximum(draws, 1.0), 1.0), dtype)
+    chance = ops.zeros_like(u) + p
+    draws = ops.ceil(ops.log(u) / ops.log1p(-ops.where(chance < 1, chance, 0.5)))
+    draws = ops.where(chance < 1, ops.maximum(draws, 1.0), 1.0)
+    return _give_counts("geometric", draws, dtype, p=p)
 
 
 @public("fdbr.random")
@@ -355,10 +427,17 @@ def geometric(key: Any, p: Any, shape: Shape | None = None, dtype: Any = np.int6
 def rademacher(key: Any, shape: Shape = (), dtype: Any = np.int64) -> Any:
     """One or minus one, with equal probabilities.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If the key or the shape is none, or the dtype has no -1.
+
     >>> import fdbr
     >>> bool((abs(fdbr.random.rademacher(fdbr.random.key(0), (9,))) == 1).all())
     True
     """
     shape, _ = checked("rademacher", key, shape, np.float64)
+    if np.dtype(dtype).kind in "bu":
+        raise TypeError(f"fdbr.random.rademacher: dtype must hold -1, which {dtype} does not")
     u, _ = open_unit("rademacher", key, shape, np.float64)
     return give(ops.where(u < 0.5, -1.0, 1.0), np.dtype(dtype))

@@ -145,8 +145,8 @@ def quantile_of(
     if method not in _METHODS:
         raise ValueError(f"{name}: method is {method!r}, not one of {_METHODS}")
     x = asarray(x)
-    if is_short(x):  # 16 bits are too few for positions and fractions
-        options = {"axis": axis, "method": method, "keepdims": keepdims, "weights": weights}
+    if is_short(x) and weights is None:  # 16 bits are too few for positions and fractions
+        options: dict[str, Any] = {"axis": axis, "method": method, "keepdims": keepdims}
         beside = [] if method in _SELECTING else [q if hasattr(q, "dtype") else 0.5]
         dtype = result_type(x, *beside)
         x, q = astype(x, "float32"), astype(q, "float32") if is_short(q) else q
@@ -273,7 +273,9 @@ def _weighted_quantile(ordered: Any, weights: Any, q: Any) -> Any:
     """
     cumulative = cumulative_sum(astype(weights, float), axis=0)
     total = cumulative[-1]
-    cumulative = where(cumulative == 0, -1.0, cumulative / where(total == 0, 1, total))
+    # NumPy rounds to the dtype of ``q`` too, or 0.3 in float32 would be above 0.3.
+    cumulative = astype(cumulative / where(total == 0, 1, total), q.dtype)
+    cumulative = where(cumulative == 0, -1.0, cumulative)
     position = q.ndim - ordered.ndim + 1
     before = sum(astype(cumulative < expand_dims(q, axis=position), int), axis=position)
     return _take(ordered, clip(before, 0, ordered.shape[0] - 1))

@@ -10,7 +10,8 @@ from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import linear
 from fdbr.ops.dtypes import astype, is_traced
-from fdbr.ops.elementwise.arithmetic import divide
+from fdbr.ops.elementwise.arithmetic import divide, floor, round
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.reductions.reduce import max, mean, min
 from fdbr.ops.reductions.statistics import median
 from fdbr.ops.shape.creation import asarray
@@ -176,7 +177,8 @@ def _padder(
         values = _numbers_like(_pairs(constants, x.ndim, "constant_values"), x)
         return lambda x, axis, *widths: _pad_values(x, axis, widths, values[axis])
     if mode == "linear_ramp":
-        values = _numbers_like(_pairs(ends, x.ndim, "end_values"), x)
+        like = astype(x, float) if dtype_kind(x.dtype) == "b" else x  # a ramp to 7 is one of floats
+        values = _numbers_like(_pairs(ends, x.ndim, "end_values"), like)
         return lambda x, axis, *widths: _pad_ramp(x, axis, widths, values[axis])
     if mode in _STATISTICS:
         pairs = _pairs(lengths, x.ndim, "stat_length")
@@ -234,10 +236,18 @@ def _pad_ramp(x: Any, axis: int, widths: Pair, ends: Pair) -> Any:
     for width, end, edge in zip(
         widths, ends, (_slice_along(x, axis, 0, 1), _slice_along(x, axis, -1, None)), strict=True
     ):
-        dtype = x.dtype if dtype_kind(x.dtype) in "fc" else float
-        steps = divide(xp.arange(width, dtype=dtype), width or 1)  # from the far end to the edge
-        steps = steps.reshape((-1, *(1,) * (x.ndim - axis - 1)))
-        ramps.append(astype(end + (edge - end) * steps, x.dtype, copy=False))
+        # From the far end to the edge.
+        if dtype_kind(x.dtype) in "fc":
+            steps = divide(xp.arange(width, dtype=x.dtype), width or 1)
+            steps = steps.reshape((-1, *(1,) * (x.ndim - axis - 1)))
+            ramps.append(astype(end + (edge - end) * steps, x.dtype, copy=False))
+        else:  # in NumPy's order, because the result is rounded down
+            numbers = xp.arange(width, dtype=float).reshape((-1, *(1,) * (x.ndim - axis - 1)))
+            end, edge = astype(end, float), astype(edge, float)
+            step = (edge - end) / (width or 1)
+            is_flat = (step == 0).any()  # somewhere: then NumPy divides first everywhere
+            ramp = where(is_flat, numbers / (width or 1) * (edge - end), numbers * step) + end
+            ramps.append(astype(ramp if dtype_kind(x.dtype) == "b" else floor(ramp), x.dtype))
     return concat([ramps[0], x, flip(ramps[1], axis=axis)], axis=axis)
 
 
@@ -249,7 +259,10 @@ def _pad_statistic(mode: str, x: Any, axis: int, widths: Pair, lengths: Pair) ->
         _slice_along(x, axis, None, counts[0]),
         _slice_along(x, axis, n - counts[1] if counts[1] < n else 0, None),
     )
-    values = [astype(statistic(p, axis=axis, keepdims=True), x.dtype, copy=False) for p in parts]
+    values = [statistic(p, axis=axis, keepdims=True) for p in parts]
+    if dtype_kind(x.dtype) in "iu":
+        values = [value if value.dtype == x.dtype else round(value) for value in values]
+    values = [astype(value, x.dtype, copy=False) for value in values]
     return _pad_values(x, axis, widths, (values[0], values[1]))
 
 
@@ -272,6 +285,7 @@ def _pad_mirror(x: Any, axis: int, before: int, after: int, edge: bool, odd: boo
         if odd:
             head = 2 * _slice_along(x, axis, 0, 1) - head
             tail = 2 * _slice_along(x, axis, n - 1, None) - tail
+            head, tail = (astype(part, x.dtype, copy=False) for part in (head, tail))
         x = concat([head, x, tail], axis=axis)
         before, after = before - left, after - right
     return x
