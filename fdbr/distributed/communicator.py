@@ -208,6 +208,7 @@ def run_in_threads(
     ------
     Exception
         That of the rank which failed first; others that wait for it end with `RankFailedError`.
+        So do ranks that wait in a collective for a rank that has returned.
 
     >>> from fdbr import distributed
     >>> distributed.run_in_threads(lambda comm: distributed.all_reduce(comm.rank, comm), 3)
@@ -224,6 +225,7 @@ def run_in_threads(
         comm = Communicator(ThreadTransport(collective, number), timeout)
         try:
             results[number] = f(comm)
+            comm.transport.returned()
         except BaseException as error:
             errors[number] = error
             collective.fail(number, error)

@@ -1,5 +1,6 @@
 """Initial value problems, and the derivatives of their solutions."""
 
+import inspect
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +57,9 @@ def odeint(
     Parameters
     ----------
     func
-        A pure function, which returns a tree in the form of ``y0``.
+        A pure function of the state and the time, in this order, which returns a tree in the form
+        of ``y0``.  SciPy's ``solve_ivp`` has the other order: parameters named ``(t, y)`` are an
+        error.
     y0
         The state at ``t[0]``: a tree.  Its floating and complex leaves move, the others stay.
     t
@@ -105,6 +108,7 @@ def odeint(
     """
     if not callable(func):
         raise TypeError(f"fdbr.odeint: func must be a function, not {describe(func)}")
+    _check_order(func)
     control = _control(rtol, atol, mxstep, hmax, method)
     if backward not in ("adjoint", "recorded"):
         raise ValueError(f"fdbr.odeint: backward must be adjoint or recorded, not {backward!r}")
@@ -132,6 +136,36 @@ def odeint(
     else:
         rows = _solved(system, start, times, moved, still)
     return unknowns.tree(rows, unknowns.others(y0), exact=False)
+
+
+_ORDER = "it is called as func(y, t, *args), with the state before the time"
+_TIMES = frozenset({"t", "time", "ts", "times", "tau"})
+
+
+def _check_order(func: Any) -> None:
+    """Raise a TypeError for a function of time and state, as SciPy's `solve_ivp` takes it.
+
+    With a state of one number, its result would be wrong without an error.
+    """
+    try:
+        parameters = inspect.signature(func).parameters.values()
+    except (TypeError, ValueError):  # some builtin functions have none
+        return
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    names = positional[:2]
+    if len(names) == 2 and names[0] in _TIMES and names[1] not in _TIMES:
+        raise TypeError(
+            f"fdbr.odeint: func takes ({names[0]}, {names[1]}, …), but {_ORDER}: give "
+            f"lambda {names[1]}, {names[0]}: …"
+        )
+
+
+def _note_order(error: BaseException) -> None:
+    note = f"fdbr.odeint: in func; {_ORDER}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 class _System:
@@ -164,7 +198,11 @@ class _System:
         args = tree.unflatten(self.structure, leaves)
 
         def field(y: Any, t: Any) -> Any:
-            found = real_vector(self.func(self.unknowns.tree(y, others), t, *args))
+            try:
+                found = real_vector(self.func(self.unknowns.tree(y, others), t, *args))
+            except (TypeError, ValueError, IndexError, AttributeError) as error:
+                _note_order(error)
+                raise
             return found if found.shape[0] == self.unknowns.size else self._refused(found)
 
         return field
@@ -172,7 +210,7 @@ class _System:
     def _refused(self, found: Any) -> Any:
         raise ValueError(
             f"fdbr.odeint: func must return as many floating numbers as move in y0, "
-            f"{self.unknowns.size}, and it returns {found.shape[0]}"
+            f"{self.unknowns.size}, and it returns {found.shape[0]}; {_ORDER}"
         )
 
     @property

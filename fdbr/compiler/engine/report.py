@@ -100,9 +100,11 @@ class Report:
         for number, kept in enumerate(self.traces, 1):
             before, after = kept.steps
             lines.append(f"{number}. for {_short(kept.arguments)}, {kept.why}")
-            how = f"{after} after the passes" if kept.compiled else "not compiled yet"
+            how = f"{after} after the passes" if kept.compiled else "not compiled so far"
             how = f"not compiled, as {kept.defect}" if kept.defect else how
-            how += f" ({_count(kept.waiting, 'kernel')} to come)" if kept.waiting else ""
+            how += (
+                f" ({_count(kept.waiting, 'kernel')} not compiled so far)" if kept.waiting else ""
+            )
             lines.append(
                 f"   {_count(before, 'step')}, {how}, replayed {_count(kept.runs, 'time')}"
             )
@@ -117,8 +119,8 @@ class Report:
             lines += [f"   {obstacle}" for obstacle in self.obstacles]
         if EARLY in self.obstacles and not self.is_compiled:
             lines.append(
-                "compiled code is not in use yet: fdbr.jit(f, compile='now') compiles in the "
-                "first call"
+                "no call has used compiled code: fdbr.jit(f, compile='now') compiles in the first "
+                "call"
             )
         return "\n".join(lines)
 

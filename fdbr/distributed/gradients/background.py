@@ -98,6 +98,9 @@ class Background:
         name = f"collectives of rank {comm.rank}"
         threading.Thread(target=_work, args=(self._tasks,), name=name, daemon=True).start()
         weakref.finalize(self, self._tasks.put, None)
+        if hasattr(self.comm.transport, "at_return"):  # ranks that are threads
+            put = self._tasks.put
+            self.comm.transport.at_return = lambda leave: put(Pending("return", leave))
 
     @classmethod
     def of(cls, comm: Communicator) -> "Background":

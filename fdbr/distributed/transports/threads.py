@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
+from functools import partial
 from threading import Condition
 from typing import Any
 
@@ -24,6 +25,8 @@ class Collective:
     ----------
     error
         That of the rank that failed first, and its number.
+    returned
+        The ranks that make no further call.
     """
 
     def __init__(self, size: int, timeout: float) -> None:
@@ -32,6 +35,7 @@ class Collective:
         self.changed = Condition()
         self.error: tuple[int, BaseException] | None = None
         self.broken = ""
+        self.returned: set[int] = set()
         self._rounds: dict[int, dict[int, Any]] = defaultdict(dict)
         self._left: dict[int, int] = defaultdict(int)
         self._sent: dict[Any, deque[Any]] = defaultdict(deque)
@@ -61,7 +65,7 @@ class Collective:
         with self.changed:
             queue = self._sent[key]
             others = set(range(self.size)) - {key[1]}
-            self._wait(lambda: bool(queue), what, others)
+            self._wait(lambda: bool(queue), what, others, [key[0]], "sending")
             return queue.popleft()
 
     def fail(self, rank: int, error: BaseException) -> None:
@@ -73,6 +77,21 @@ class Collective:
         for part in parts:
             part.fail(rank, error)
 
+    def leave(self, rank: int) -> None:
+        """Have an error, and not the timeout, end the waiting for a rank that has returned."""
+        with self.changed:
+            self.returned.add(rank)
+            self.changed.notify_all()
+
+    def _check_returned(self, what: str, there: Any, waiting: Any, act: str) -> None:
+        gone = sorted(self.returned - set(there))
+        if gone:
+            raise RankFailedError(
+                f"fdbr.distributed: {what}: {_ranks(gone)} returned from the function without "
+                f"{act} it, and {_ranks(sorted(waiting))} waited in it; all ranks must make the "
+                "same calls"
+            )
+
     def check(self) -> None:
         """Raise the error of a rank that has failed, if one has."""
         if self.broken:
@@ -83,19 +102,30 @@ class Collective:
                 f"fdbr.distributed: rank {rank} failed: {type(error).__name__}: {error}"
             )
 
-    def _wait(self, ready: Callable[[], bool], what: str, there: Any) -> None:
+    def _wait(
+        self,
+        ready: Callable[[], bool],
+        what: str,
+        there: Any,
+        waiting: Any = None,
+        act: str = "calling",
+    ) -> None:
         deadline = time.monotonic() + self.timeout
         while not ready():
             self.check()
+            self._check_returned(what, there, there if waiting is None else waiting, act)
             if not self.changed.wait(max(0.0, deadline - time.monotonic())) and not ready():
                 self.check()
                 missing = sorted(set(range(self.size)) - set(there))
                 self.broken = (
                     f"fdbr.distributed: {what}: waited {self.timeout:g} s for "
-                    f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}, which did "
-                    "not call it"
+                    f"{_ranks(missing)}, which did not call it"
                 )
                 self.changed.notify_all()
+
+
+def _ranks(numbers: list[int]) -> str:
+    return f"rank{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
 class ThreadTransport:
@@ -109,6 +139,8 @@ class ThreadTransport:
     def __init__(self, collective: Collective, rank: int) -> None:
         self._collective = collective
         self._round = 0
+        self._parts: list[ThreadTransport] = []
+        self.at_return: Callable[[Callable[[], None]], None] | None = None
         self.rank = self.intra_rank = rank
         self.size = self.intra_size = collective.size
 
@@ -206,11 +238,14 @@ class ThreadTransport:
         with self._collective.changed:
             if made not in self._collective.parts:
                 self._collective.parts.append(made)
-        return ThreadTransport(made, ranks.index(self.rank))
+        part = ThreadTransport(made, ranks.index(self.rank))
+        self._parts.append(part)
+        return part
 
     def duplicate(self, timeout: float | None = None) -> "ThreadTransport":
         same = self.split(0, self.rank)
         assert same is not None
+        same.at_return = _ignore
         return same
 
     def check(self) -> None:
@@ -219,6 +254,24 @@ class ThreadTransport:
 
     def failed(self, error: BaseException) -> None:
         self._collective.fail(self.rank, error)
+
+    def returned(self) -> None:
+        """Have the others know that the function of this rank has returned.
+
+        A duplicate is for another thread, which may still call collectives: ``at_return`` is called
+        with a function that says when it does not.
+        """
+        for part in self._parts:
+            part.returned()
+        leave = partial(self._collective.leave, self.rank)
+        if self.at_return is None:
+            leave()
+        else:
+            self.at_return(leave)
+
+
+def _ignore(leave: Callable[[], None]) -> None:
+    """Leave the end of a thread that nobody knows to the timeout."""
 
 
 def _given(array: Any) -> Any:

@@ -267,8 +267,8 @@ def load_onnx(model: Any, path: str | Path, *, prefix: str = "", strict: bool = 
     path
         The file.
     prefix
-        The beginning of the names to load, such as ``"module."`` or ``"backbone."``.  It is removed,
-        and other names are left out.
+        The beginning of the names to load, such as ``"module."`` or ``"backbone."``.  Names without
+        it are left out.
     strict
         Whether names that are missing or unexpected are an error, or a warning: exporters that fold
         constants invent names.

@@ -55,8 +55,8 @@ def load_torch_state(model: Any, state: Any, *, prefix: str = "", strict: bool =
         tensors are read without PyTorch and without running anything that is in the file.  In such
         a file the dict may be under the key ``state_dict``, ``model_state_dict`` or ``model``.
     prefix
-        The beginning of the names to load, such as ``"module."`` or ``"backbone."``.  It is removed,
-        and other names are left out.
+        The beginning of the names to load, such as ``"module."`` or ``"backbone."``.  Names without
+        it are left out.
     strict
         Whether names that are missing or unexpected are an error, or a warning.
 

@@ -18,6 +18,12 @@ _advice = {
 }
 
 
+_TRAINED = (
+    "Convert the parameter, for example with ops.asarray(p, dtype=float), and make a new state of "
+    "it with optimizer.init(params)"
+)
+
+
 class Parameters:
     """Parameters, flattened once, and the trees that go with them.
 
@@ -57,7 +63,9 @@ class Parameters:
         """
         found = self.beside("gradients", grads)
         for index, (leaf, grad) in enumerate(zip(self.leaves, found, strict=True)):
-            if grad is not None and (_is_whole(grad) or not _fits(leaf, grad)):
+            if grad is None:
+                continue
+            if isinstance(leaf, int) or _is_whole(grad) or not _fits(leaf, grad):
                 found[index] = self._converted(index, leaf, grad)
         return found
 
@@ -71,7 +79,7 @@ class Parameters:
             raise ValueError(
                 f"fdbr.train.optim.{self.function}: the parameter at {path} is {describe(leaf)}, "
                 f"and has a gradient {describe(grad)}: only floating and complex parameters are "
-                "trained. Convert it with ops.astype(p, float), or have None for its gradient."
+                f"trained. {_TRAINED}, or give None as its gradient."
             )
         dtype = getattr(leaf, "dtype", None)
         if not _fits(leaf, grad, "shape"):
@@ -122,10 +130,19 @@ class Parameters:
     def misfit(self, what: str, index: int, value: Any, name: str = "") -> ValueError:
         """The error for a leaf that does not fit its parameter."""
         path = tree.paths_of(self.shape)[index] or "the root"
+        if what == "state" and value is None:
+            return ValueError(
+                f"fdbr.train.optim.{self.function}: the parameter at {path} has a gradient, but "
+                f"the state{name and f' ({name})'} has nothing for it: the state was made of a "
+                f"parameter that is not trained, such as an integer. {_TRAINED}."
+            )
+        advice = _advice[what]
+        if what == "updates" and _is_whole(self.leaves[index]):
+            advice = f"Only floating and complex parameters are trained. {_TRAINED}, or give None."
         return ValueError(
             f"fdbr.train.optim.{self.function}: the {what}{name and f' ({name})'} must fit the "
             f"parameters, but at {path} there is {describe(value)} for a parameter "
-            f"{describe(self.leaves[index])}. {_advice[what]}"
+            f"{describe(self.leaves[index])}. {advice}"
         )
 
     def unflatten(self, leaves: list[Any]) -> Any:

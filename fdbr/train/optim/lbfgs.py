@@ -6,7 +6,7 @@ from fdbr import ops, tree
 from fdbr.core.array_modules import keep, lock
 from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer, chain, identity
-from fdbr.train.optim.fitting import Parameters, check_params, check_state
+from fdbr.train.optim.fitting import check_params, check_state, in_dtypes_of
 from fdbr.train.optim.leafwise import zeros
 from fdbr.train.optim.linesearch import dot, scale_by_zoom_linesearch
 from fdbr.train.optim.numbers import LearningRate
@@ -117,7 +117,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Op
     ) -> tuple[Any, ScaleByLBFGSState]:
         check_state("scale_by_lbfgs", state, ScaleByLBFGSState)
         check_params("scale_by_lbfgs", params)
-        Parameters("scale_by_lbfgs", params).gradients(grads)
+        grads = in_dtypes_of("scale_by_lbfgs", params, grads)
         at = _kept(grads, params)
         begun = ops.where(state.count > 0, 1.0, 0.0)
         s = _scaled(begun, _plus(at, -1.0, _beside(at, state.params)))
@@ -264,7 +264,7 @@ def scale_by_nonlinear_cg(method: str = "polak-ribiere") -> Optimizer:
 
     def update(grads: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         check_state("scale_by_nonlinear_cg", state, ScaleByNonlinearCGState)
-        Parameters("scale_by_nonlinear_cg", params, grads).gradients(grads)
+        grads = in_dtypes_of("scale_by_nonlinear_cg", params, grads)
         last = _beside(grads, state.gradient)
         before = _beside(grads, state.direction)
         change = grads if method == "fletcher-reeves" else _plus(grads, -1.0, last)

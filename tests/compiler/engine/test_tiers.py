@@ -94,7 +94,7 @@ def test_a_function_runs_as_it_is_then_step_by_step_and_compiled_at_last() -> No
     agrees(jitted(*arguments()), desired)
     assert "run without a trace 1 time" in str(jitted.report())
     agrees(jitted(*arguments()), desired)
-    assert "not compiled yet" in str(jitted.report())
+    assert "not compiled so far" in str(jitted.report())
     agrees(jitted(*arguments()), desired)
     assert jitted.report().traces[0].compiled
     until(lambda: (jitted(*arguments()), is_ready(jitted))[1])

@@ -31,7 +31,11 @@ from fdbr.train.optim.transforms.normalizing import (
     scale_by_param_block_rms,
     scale_by_trust_ratio,
 )
-from fdbr.train.optim.transforms.per_example import per_example_global_norm_clip
+from fdbr.train.optim.transforms.per_example import (
+    DifferentiallyPrivateAggregateState,
+    differentially_private_aggregate,
+    per_example_global_norm_clip,
+)
 from fdbr.train.optim.transforms.stateless import (
     set_to_zero,
     stateless,
@@ -41,6 +45,7 @@ from fdbr.train.optim.transforms.stateless import (
 __all__ = [
     "AddNoiseState",
     "ApplyEvery",
+    "DifferentiallyPrivateAggregateState",
     "EmaState",
     "WeightDecaySchedule",
     "ZeroNansState",
@@ -54,6 +59,7 @@ __all__ = [
     "clip_by_block_norm",
     "clip_by_block_rms",
     "clip_by_global_norm",
+    "differentially_private_aggregate",
     "ema",
     "global_norm",
     "gradient_lars",

@@ -19,6 +19,8 @@ __all__ = [
     "add_decayed_weights",
     "add_l1",
     "add_noise",
+    "check_noise_key",
+    "noise_like",
     "proximal_l1",
 ]
 
@@ -200,11 +202,7 @@ def add_noise(eta: float, gamma: float, key: Any) -> Optimizer:
     (True, None, 1)
     """
     check_positive("add_noise", or_zero=True, eta=eta, gamma=gamma)
-    if getattr(key, "shape", None) != (2,):
-        raise TypeError(
-            f"fdbr.train.optim.add_noise: key must be a key of fdbr.random, such as "
-            f"fdbr.random.key(0), got {describe(key)}"
-        )
+    check_noise_key("add_noise", key)
 
     def init(params: Any) -> AddNoiseState:
         return AddNoiseState(0, key)
@@ -215,7 +213,7 @@ def add_noise(eta: float, gamma: float, key: Any) -> Optimizer:
         rng_key, own = random.split(state.rng_key)
         parameters = Parameters("add_noise", params, grads)
         samples = [
-            None if g is None else _noise(random.fold_in(own, index), g)
+            None if g is None else noise_like(random.fold_in(own, index), g)
             for index, g in enumerate(parameters.gradients(grads))
         ]
         deviation = (eta / count**gamma) ** 0.5
@@ -237,8 +235,17 @@ class _Noise:
     samples: Any
 
 
-def _noise(key: Any, g: Any) -> Any:
-    """Standard normal noise like an array, of variance 1 also where it is complex."""
+def check_noise_key(function: str, key: Any) -> None:
+    """Raise a TypeError unless a value has the shape of a key."""
+    if getattr(key, "shape", None) != (2,):
+        raise TypeError(
+            f"fdbr.train.optim.{function}: key must be a key of fdbr.random, such as "
+            f"fdbr.random.key(0), got {describe(key)}"
+        )
+
+
+def noise_like(key: Any, g: Any) -> Any:
+    """Return standard normal noise like an array, of variance 1 also for a complex array."""
     if not hasattr(g, "dtype"):
         if isinstance(g, complex):
             real, imag = random.normal(key, (2,)) * 0.5**0.5
