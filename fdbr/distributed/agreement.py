@@ -10,7 +10,7 @@ from fdbr.distributed.calls import Record
 from fdbr.distributed.errors import CollectiveTimeoutError, DistributedError, MismatchError
 from fdbr.distributed.structures import shown_apart
 
-__all__ = ["GivenUp", "blame", "difference", "digest", "told"]
+__all__ = ["GivenUp", "blame", "by_rank", "difference", "digest", "named_ranks", "told"]
 
 
 def difference(records: Sequence[Record]) -> str:
@@ -23,7 +23,7 @@ def difference(records: Sequence[Record]) -> str:
     what = "do not give trees of the same structure"
     if not same or len(given) > 1:
         what = "do not give arrays of the same kinds" if same else "called different collectives"
-    return f"the ranks {what}:\n{_by_rank(dict(enumerate(told(records))))}"
+    return f"the ranks {what}:\n{by_rank(dict(enumerate(told(records))))}"
 
 
 def told(records: Sequence[Record]) -> list[str]:
@@ -78,24 +78,26 @@ def blame(said: Mapping[int, GivenUp], size: int, timeout: float) -> Distributed
     missing = sorted(awaited - set(said))
     lines = {rank: f"waits in {one.call}, since {one.seconds:.3g} s" for rank, one in said.items()}
     if missing:
-        what = f"waited {timeout:g} s for {_ranks(missing)}, which did not come:\n"
+        what = f"waited {timeout:g} s for {named_ranks(missing)}, which did not come:\n"
         lines.update(dict.fromkeys(missing, "is missing"))
-        return CollectiveTimeoutError(f"fdbr.distributed: {what}{_by_rank(lines)}")
+        return CollectiveTimeoutError(f"fdbr.distributed: {what}{by_rank(lines)}")
     if len({one.call.partition(" at ")[0] for one in said.values()}) > 1:
         what = "the ranks wait for one another in different calls:\n"
-        return MismatchError(f"fdbr.distributed: {what}{_by_rank(lines)}")
+        return MismatchError(f"fdbr.distributed: {what}{by_rank(lines)}")
     what = f"waited {timeout:g} s, and some ranks came too late:\n"
-    return CollectiveTimeoutError(f"fdbr.distributed: {what}{_by_rank(lines)}")
+    return CollectiveTimeoutError(f"fdbr.distributed: {what}{by_rank(lines)}")
 
 
-def _by_rank(texts: Mapping[int, str]) -> str:
+def by_rank(texts: Mapping[int, str]) -> str:
+    """Return one line for each text, with all ranks that have it."""
     groups: dict[str, list[int]] = {}
     for rank in sorted(texts):
         groups.setdefault(texts[rank], []).append(rank)
-    return "\n".join(f"  {_ranks(ranks)}: {text}" for text, ranks in groups.items())
+    return "\n".join(f"  {named_ranks(ranks)}: {text}" for text, ranks in groups.items())
 
 
-def _ranks(ranks: list[int]) -> str:
+def named_ranks(ranks: list[int]) -> str:
+    """Return ``"rank 1"`` or ``"ranks 1, 2"``, with at most eight numbers."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     shown = ", ".join(map(str, ranks[:8]))

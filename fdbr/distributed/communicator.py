@@ -208,6 +208,8 @@ def run_in_threads(
     ------
     Exception
         That of the rank which failed first; others that wait for it end with `RankFailedError`.
+    RankFailedError
+        If a rank waits in a collective for a rank that has returned.
 
     >>> from fdbr import distributed
     >>> distributed.run_in_threads(lambda comm: distributed.all_reduce(comm.rank, comm), 3)
@@ -227,6 +229,8 @@ def run_in_threads(
         except BaseException as error:
             errors[number] = error
             collective.fail(number, error)
+        else:
+            collective.leave(number)
 
     threads = [
         threading.Thread(

@@ -1,6 +1,7 @@
 """What each collective gives, on every rank."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -169,9 +170,68 @@ def test_errors_of_arrays_name_the_function_that_was_called():
 
 
 def test_a_rank_that_does_not_come_is_named():
+    done = threading.Event()
+
     def f(comm):
-        if comm.rank != 1:
+        if comm.rank == 1:
+            done.wait(5)
+            return
+        try:
             d.barrier(comm)
+        finally:
+            done.set()
 
     with pytest.raises(d.CollectiveTimeoutError, match=r"waited 0\.1 s for rank 1"):
         d.run_in_threads(f, 3, timeout=0.1)
+
+
+WAITING = {
+    "barrier": lambda comm: d.barrier(comm),
+    "all_reduce": lambda comm: d.all_reduce(X, comm),
+    "broadcast": lambda comm: d.broadcast(X, comm),
+    "gather": lambda comm: d.gather(X, comm),
+    "all_gather_object": lambda comm: d.all_gather_object("x", comm),
+    "receive": lambda comm: d.receive(X, comm, source=1),
+    "split": lambda comm: comm.split(0),
+}
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["it returned before", "it returns later"])
+@pytest.mark.parametrize("name", WAITING)
+def test_nobody_waits_for_a_rank_that_has_returned(name, is_late):
+    waiting = threading.Event()
+
+    def f(comm):
+        if comm.rank == 1:
+            assert not is_late or waiting.wait(5)
+            return
+        if comm.rank == 0:
+            waiting.set()
+            WAITING[name](comm)
+
+    # Without the error, the ranks would wait for a day.
+    with pytest.raises(d.RankFailedError, match=rf"rank.* 1.* returned.*\n.*rank 0: in {name}"):
+        d.run_in_threads(f, 2 if name == "receive" else 3, timeout=86400)
+
+
+def test_nobody_waits_for_a_rank_that_has_returned_in_a_part_of_the_ranks():
+    def f(comm):
+        part = comm.split(comm.rank % 2)
+        if comm.rank not in (1, 3):
+            return d.barrier(part.split(0))
+        return comm.rank == 1 or d.barrier(part)
+
+    with pytest.raises(d.RankFailedError, match=r"rank 0 has returned.*\n  rank 1: in barrier"):
+        d.run_in_threads(f, 4, timeout=86400)
+
+
+def test_a_rank_may_return_while_others_still_take_what_it_sent():
+    def f(comm):
+        if comm.rank == 1:
+            d.send(X, comm, to=0)
+        elif comm.rank == 0:
+            return d.receive(X, comm, source=1).tolist()
+        return None
+
+    for _ in range(20):
+        assert d.run_in_threads(f, 3)[0] == X.tolist()

@@ -2,12 +2,12 @@
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from threading import Condition
 from typing import Any
 
 from fdbr.core.array_modules import array_module, module_of, number_of
-from fdbr.distributed.agreement import difference
+from fdbr.distributed.agreement import by_rank, difference, named_ranks
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.errors import CollectiveTimeoutError, MismatchError, RankFailedError
 from fdbr.distributed.lines import caller
@@ -23,12 +23,16 @@ class Collective:
     Attributes
     ----------
     error
-        That of the rank that failed first, and its number.
+        The error of the rank that failed first, and the number of this rank.
+    returned
+        The ranks that have ended without an error.
     """
 
-    def __init__(self, size: int, timeout: float) -> None:
+    def __init__(self, size: int, timeout: float, members: Sequence[int] = ()) -> None:
         self.size = size
         self.timeout = timeout
+        self.members = members  # the ranks in the communicator that was split
+        self.returned: set[int] = set()
         self.changed = Condition()
         self.error: tuple[int, BaseException] | None = None
         self.broken = ""
@@ -60,8 +64,7 @@ class Collective:
         """The next message left there."""
         with self.changed:
             queue = self._sent[key]
-            others = set(range(self.size)) - {key[1]}
-            self._wait(lambda: bool(queue), what, others)
+            self._wait(lambda: bool(queue), what, {key[0]: what}, source=key[1])
             return queue.popleft()
 
     def fail(self, rank: int, error: BaseException) -> None:
@@ -73,6 +76,16 @@ class Collective:
         for part in parts:
             part.fail(rank, error)
 
+    def leave(self, rank: int) -> None:
+        """Tell the others that a rank has returned."""
+        with self.changed:
+            self.returned.add(rank)
+            self.changed.notify_all()
+            parts = list(self.parts)
+        for part in parts:
+            if rank in part.members:
+                part.leave(part.members.index(rank))
+
     def check(self) -> None:
         """Raise the error of a rank that has failed, if one has."""
         if self.broken:
@@ -83,16 +96,31 @@ class Collective:
                 f"fdbr.distributed: rank {rank} failed: {type(error).__name__}: {error}"
             )
 
-    def _wait(self, ready: Callable[[], bool], what: str, there: Any) -> None:
+    def _missing(self, there: Mapping[int, Any], source: int | None) -> set[int]:
+        return set(range(self.size)) - set(there) if source is None else {source}
+
+    def _wait(
+        self,
+        ready: Callable[[], bool],
+        what: str,
+        there: Mapping[int, Any],
+        source: int | None = None,
+    ) -> None:
         deadline = time.monotonic() + self.timeout
         while not ready():
             self.check()
+            if gone := sorted(self.returned & self._missing(there, source)):
+                calls = {i: v if isinstance(v, Record) else what for i, v in there.items()}
+                raise RankFailedError(
+                    f"fdbr.distributed: {named_ranks(gone)} {'have' if gone[1:] else 'has'} "
+                    f"returned, but other ranks wait for {'them' if gone[1:] else 'it'}:\n"
+                    f"{by_rank({i: f'in {call}' for i, call in calls.items()})}"
+                )
             if not self.changed.wait(max(0.0, deadline - time.monotonic())) and not ready():
                 self.check()
-                missing = sorted(set(range(self.size)) - set(there))
+                missing = named_ranks(sorted(self._missing(there, source)))
                 self.broken = (
-                    f"fdbr.distributed: {what}: waited {self.timeout:g} s for "
-                    f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}, which did "
+                    f"fdbr.distributed: {what}: waited {self.timeout:g} s for {missing}, which did "
                     "not call it"
                 )
                 self.changed.notify_all()
@@ -200,7 +228,9 @@ class ThreadTransport:
             self._swap(None, "split")
             return None
         collective = (
-            Collective(len(ranks), self._collective.timeout) if ranks[0] == self.rank else None
+            Collective(len(ranks), self._collective.timeout, ranks)
+            if ranks[0] == self.rank
+            else None
         )
         made = self._swap(collective, "split")[ranks[0]]
         with self._collective.changed:
