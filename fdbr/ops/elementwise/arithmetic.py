@@ -161,8 +161,9 @@ def power_or_zero(xp: Any, x: Any, *, exponent: float) -> Any:
     is_zero = x == 0
     base = xp.where(is_zero, 1, x)
     if exponent == -1:
-        return xp.where(is_zero, 0, 1 / base)
-    return xp.where(is_zero, 0, 1 / xp.sqrt(base) if exponent == -0.5 else base**exponent)
+        return xp.where(is_zero, 0, 1 / base)[()]
+    power = 1 / xp.sqrt(base) if exponent == -0.5 else base**exponent
+    return xp.where(is_zero, 0, power)[()]
 
 
 @elementwise(x=lambda x, exponent: exponent * power_or_zero(x, exponent=exponent - 1), heavy=True)
@@ -170,7 +171,7 @@ def root_or_zero(xp: Any, x: Any, *, exponent: float) -> Any:
     """The power of a sum of powers, and 0 where ``x`` is 0, with 0 as the derivative there."""
     is_zero = x == 0
     base = xp.where(is_zero, 1, x)
-    return xp.where(is_zero, 0, xp.sqrt(base) if exponent == 0.5 else base**exponent)
+    return xp.where(is_zero, 0, xp.sqrt(base) if exponent == 0.5 else base**exponent)[()]
 
 
 @elementwise(x=lambda out: 0.5 / out)
