@@ -1,4 +1,4 @@
-"""Sums by segment, and PyTorch's gather and scatter along an axis."""
+"""Reductions by segment, and PyTorch's gather and scatter along an axis."""
 
 import math
 from typing import Any, Literal
@@ -23,11 +23,11 @@ from fdbr.ops.indexing.table_rows import add_rows
 from fdbr.ops.indexing.writing import Place
 from fdbr.ops.reductions.reduce import max as _max
 from fdbr.ops.shape.creation import asarray, floating, holds_array, ones_like, zeros_like
-from fdbr.ops.shape.manipulation import broadcast_to
+from fdbr.ops.shape.manipulation import broadcast_to, reshape
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.typing import Array, ArrayLike
 
-__all__ = ["gather", "scatter", "segment_sum"]
+__all__ = ["gather", "scatter", "segment_max", "segment_min", "segment_sum"]
 
 Reduce = Literal["sum", "mean", "amax", "amin"]
 
@@ -67,21 +67,101 @@ def segment_sum(
     >>> ops.segment_sum(np.array([1.0, 2.0, 4.0]), np.array([0, 1, 0]), 3)
     array([5., 2., 0.])
     """
+    data, ids, count = _by_segment("segment_sum", data, segment_ids, num_segments)
+    return add_rows(data, ids, count=count + 1)[:-1]
+
+
+@public("fdbr.ops")
+@where_it_lies
+def segment_max(
+    data: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None
+) -> Array:
+    """The largest elements by segment: ``out[i]`` is the maximum of ``data[j]`` in segment ``i``.
+
+    Equal maxima share the derivative equally.  A NaN makes the maximum of its segment NaN.
+
+    Parameters
+    ----------
+    data, segment_ids, num_segments
+        As for `segment_sum`.
+
+    Returns
+    -------
+    array
+        Shape ``(num_segments, ...)``.  A segment without rows has ``-inf``, and the smallest number
+        of the dtype if the dtype is not floating.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `segment_sum`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.segment_max(np.array([1.0, 2.0, 4.0]), np.array([0, 1, 0]), 3)
+    array([  4.,   2., -inf])
+    """
+    return _segment_extreme("segment_max", data, segment_ids, num_segments, largest=True)
+
+
+@public("fdbr.ops")
+@where_it_lies
+def segment_min(
+    data: ArrayLike, segment_ids: ArrayLike, /, num_segments: int | None = None
+) -> Array:
+    """The smallest elements by segment: ``out[i]`` is the minimum of ``data[j]`` in segment ``i``.
+
+    Equal minima share the derivative equally.  A NaN makes the minimum of its segment NaN.
+
+    Parameters
+    ----------
+    data, segment_ids, num_segments
+        As for `segment_sum`.
+
+    Returns
+    -------
+    array
+        Shape ``(num_segments, ...)``.  A segment without rows has ``inf``, and the largest number
+        of the dtype if the dtype is not floating.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `segment_sum`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.segment_min(np.array([1.0, 2.0, 4.0]), np.array([0, 1, 0]), 3)
+    array([ 1.,  2., inf])
+    """
+    return _segment_extreme("segment_min", data, segment_ids, num_segments, largest=False)
+
+
+def _segment_extreme(name: str, data: Any, ids: Any, count: Any, largest: bool) -> Any:
+    data, ids, count = _by_segment(name, data, ids, count)
+    if data.ndim > 1:  # the batching rule needs an index of as many dimensions
+        ids = broadcast_to(reshape(ids, (-1,) + (1,) * (data.ndim - 1)), data.shape)
+    worst = identity_of_extreme(data.dtype, array_module(data), largest)
+    empty = array_module(data).full((count + 1, *data.shape[1:]), worst, dtype=data.dtype)
+    return _scatter_extreme(empty, data, ids, axis=0, largest=largest, include_self=False)[:-1]
+
+
+def _by_segment(name: str, data: Any, segment_ids: Any, count: Any) -> tuple[Any, Any, int]:
+    """Check the arguments; ids that are out of range become ``count``, for a last segment."""
     data, ids = asarray(data), asarray(segment_ids)
     if ids.dtype.kind not in "iu":
-        raise TypeError(f"fdbr.ops.segment_sum: segment_ids must be integers, not {describe(ids)}")
+        raise TypeError(f"fdbr.ops.{name}: segment_ids must be integers, not {describe(ids)}")
     if not data.ndim or ids.shape != data.shape[:1]:
         raise ValueError(
-            f"fdbr.ops.segment_sum: segment_ids {describe(ids)} must have one number for each row "
+            f"fdbr.ops.{name}: segment_ids {describe(ids)} must have one number for each row "
             f"of data {describe(data)}"
         )
-    if num_segments is None:
-        num_segments = int(_max(ids)) + 1 if ids.size else 0
-    num_segments = integer("fdbr.ops.segment_sum", "num_segments", num_segments, least=0)
+    if count is None:
+        count = int(_max(ids)) + 1 if ids.size else 0
+    count = integer(f"fdbr.ops.{name}", "num_segments", count, least=0)
     ids = beside(ids, data)
-    outside = (ids < 0) | (ids >= num_segments)
-    ids = where(outside, num_segments, ids)  # one more segment, which is dropped below
-    return add_rows(data, ids, count=num_segments + 1)[:-1]
+    outside = (ids < 0) | (ids >= count)
+    return data, where(outside, count, ids), count
 
 
 # --- gather and scatter, as in PyTorch ------------------------------------------------

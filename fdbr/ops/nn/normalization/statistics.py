@@ -57,7 +57,8 @@ def layer_norm(
     Raises
     ------
     TypeError
-        If ``x`` is complex.
+        If ``x`` is complex, or ``weight`` is an integer or a sequence of integers, as PyTorch's
+        second argument is.
     ValueError
         If weight or bias do not have the lengths of the axes, or ``x`` does not end in
         ``normalized_shape``.
@@ -67,6 +68,7 @@ def layer_norm(
     >>> ops.layer_norm(np.array([1.0, 3.0]), eps=0.0)
     array([-1.,  1.])
     """
+    _check_weight("layer_norm", weight)
     x = _real("layer_norm", x)
     axes = _last_axes("layer_norm", x, axis, normalized_shape)
     return _standardize("layer_norm", x, weight, bias, tuple(sorted(axes)), axes, eps)[0]
@@ -104,6 +106,7 @@ def rms_norm(
     >>> ops.rms_norm(np.array([3.0, 4.0]), eps=0.0) * np.sqrt(12.5)
     array([3., 4.])
     """
+    _check_weight("rms_norm", weight)
     x = _real("rms_norm", x)
     axes = _last_axes("rms_norm", x, axis, normalized_shape)
     if eps is None:
@@ -269,6 +272,20 @@ def _real(function: str, x: Any) -> Any:
     if x.dtype.kind == "c":
         raise TypeError(f"fdbr.ops.{function}: x must be real, not {describe(x)}")
     return x
+
+
+def _check_weight(function: str, weight: Any) -> None:
+    """Refuse lengths of axes as the weight: the second argument of PyTorch's function.
+
+    Lengths (5, 2) have the shape of a weight for a last axis of length 2.
+    """
+    lengths = weight if isinstance(weight, tuple | list) else [weight]
+    if lengths and all(type(length) is int for length in lengths):
+        raise TypeError(
+            f"fdbr.ops.{function}: weight is {weight!r}, which reads as PyTorch's "
+            "normalized_shape; the second argument is the weight here. Give "
+            f"normalized_shape={weight!r}, or an array as the weight"
+        )
 
 
 def _last_axes(function: str, x: Any, axis: Any, lengths: Any) -> tuple[int, ...]:
