@@ -222,10 +222,11 @@ def run_in_threads(
     errors: dict[int, BaseException] = {}
 
     def rank(number: int) -> None:
-        comm = Communicator(ThreadTransport(collective, number), timeout)
+        transport = ThreadTransport(collective, number)
+        comm = Communicator(transport, timeout)
         try:
             results[number] = f(comm)
-            comm.transport.returned()
+            transport.returned()
         except BaseException as error:
             errors[number] = error
             collective.fail(number, error)

@@ -19,7 +19,7 @@ __all__ = ["BRANCHES", "EARLY", "STORM", "TWICE", "Specialization"]
 _log = logging.getLogger("fdbr.jit")
 
 TWICE = "it asks whether values are one object, and two of them are"
-EARLY = "its calls have taken less time than tracing it would take"
+EARLY = "until then, its calls had taken less time than tracing it takes"
 _INSTEAD = (
     "write loops on data with fdbr.while_loop, fdbr.fori_loop or fdbr.scan, and branches in them "
     "with ops.where"

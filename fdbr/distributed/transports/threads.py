@@ -271,7 +271,7 @@ class ThreadTransport:
 
 
 def _ignore(leave: Callable[[], None]) -> None:
-    """Leave the end of a thread that nobody knows to the timeout."""
+    """Leave the end of a thread of the program to the timeout."""
 
 
 def _given(array: Any) -> Any:

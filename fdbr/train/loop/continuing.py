@@ -67,7 +67,7 @@ def checksum_of(*arrays: Any) -> str:
     for array in arrays:
         array = np.ascontiguousarray(array)
         found = zlib.crc32(f"{array.dtype}{array.shape}".encode(), found)
-        found = zlib.crc32(array.reshape(-1).view(np.uint8), found)
+        found = zlib.crc32(array.reshape(-1).view(np.uint8).data, found)
     return f"{found:08x}"
 
 

@@ -257,7 +257,9 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
     began = time.perf_counter() - position.seconds
     before = position.kept.get(continuing.NAME)
     # Stages take it from the first report, and put it into the others.
-    kept = {name: value for name, value in position.kept.items() if name != continuing.NAME}
+    kept: Mapping[str, Any] = {
+        name: value for name, value in position.kept.items() if name != continuing.NAME
+    }
     judge = _Judge(plan.until, kept)
     if judge.has_ended or ended(kept) or plan.is_over(iteration, position):
         return

@@ -36,6 +36,7 @@ class Awaited:
         missing = ", ".join(map(repr, sorted(self.missing)))
         seen = ", ".join(map(repr, sorted(self.seen))) or "none"
         raise ValueError(
-            f"fdbr.train.{self.stage}: no report at which it was due had the metric {missing}; "
-            f"there were {seen}. Put the stage that makes it before, or give another name"
+            f"fdbr.train.{self.stage}: the run has ended, and none of the reports that this stage "
+            f"reads had the metric {missing}; they had {seen}. Put the stage that adds the metric "
+            "before this one, or give another name"
         )

@@ -289,8 +289,8 @@ class _Sweep:
         why = " again, before a run had begun" * (self.fruitless > 1)
         raise RuntimeError(
             f"fdbr.train.sweep: the {type(pool.executor).__name__} is broken{why}: {error}. These "
-            f"runs have not ended: {names}{more}. Those that have are in their folders: give the "
-            "same sweep another executor, and it goes on there"
+            f"runs had not ended: {names}{more}. The outcomes of the others are in their folders: "
+            "start the same sweep with another executor, and it continues from there"
         ) from error
 
     def _news(self, one: _Run) -> Iterator[SweepReport]:

@@ -428,3 +428,16 @@ def test_the_log_says_at_the_end_that_compiled_code_was_not_in_use(told):
         assert "the process ends before compiled code is in use for <lambda>" in done.stderr
     else:
         assert done.stderr == ""
+
+
+def test_a_report_speaks_of_earlier_calls_in_the_past():
+    once = fdbr.jit(lambda x: np.exp(x) / 3)
+    once(np.ones(3))
+    text = str(once.report())
+    assert "until then, its calls had taken less time than tracing it takes" in text
+    assert "no call has used compiled code" in text
+    once.compile(np.ones(3))
+    once(np.ones(3))
+    text = str(once.report())
+    assert "until then, its calls had taken less time" in text
+    assert "no call has used compiled code" not in text

@@ -166,13 +166,13 @@ def _clipped_sums(function: str, leaves: list[Any], longest: Any) -> tuple[list[
     Sums of 16-bit gradients are float32, and sums of integers are float64.
     """
     sizes = {leaf.shape[0] if getattr(leaf, "shape", ()) else None for leaf in leaves}
-    if len(sizes) != 1 or None in sizes:
+    count = sizes.pop() if len(sizes) == 1 else None
+    if count is None:
         raise ValueError(
             f"fdbr.train.optim.{function}: the gradients must have the examples along the first "
             "axis of every leaf, as fdbr.vmap(fdbr.grad(loss), (None, 0))(params, batch) returns "
             f"them, got {', '.join(map(describe, leaves)) or 'none'}"
         )
-    (count,) = sizes
     wide = [_wide(leaf) for leaf in leaves]
     rows = [ops.reshape(leaf, (count, int(np.prod(leaf.shape[1:])))) for leaf in wide]
     lengths = [ops.linalg.vector_norm(row, axis=1) for row in rows]
