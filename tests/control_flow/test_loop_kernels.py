@@ -286,3 +286,16 @@ def test_a_loop_inside_of_another_one_can_be_interrupted() -> None:
     with pytest.raises(KeyboardInterrupt):
         jitted(np.ones(3))
     timer.join()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 1, 4)])
+def test_a_loop_of_linear_layers_is_a_kernel(dtype: Any, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    w, b, x = (rng.normal(size=s).astype(dtype) / 2 for s in [(4, 4), (4,), shape])
+
+    def f(x: Any) -> Any:
+        return fdbr.fori_loop(0, 20, lambda i, c: np.tanh(ops.linear(c, w, b)), x)
+
+    assert is_kernel(compared(f, x, dtype=dtype))
+    assert is_kernel(compared(fdbr.grad(lambda x: ops.sum(f(x))), x, dtype=dtype))
