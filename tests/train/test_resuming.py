@@ -162,7 +162,9 @@ def test_the_best_by_a_metric_is_kept(tmp_path, mode, best):
 
 
 def test_a_metric_that_never_comes_is_named_at_the_end(tmp_path):
-    with pytest.raises(ValueError, match=r"best='accuracy' is none of the metrics.*'loss', 'size'"):
+    with pytest.raises(
+        ValueError, match=r"saved had the metric best='accuracy'.*had 'loss', 'size'"
+    ):
         run(tmp_path, best="accuracy")
     assert iterations(tmp_path) == [14]
 

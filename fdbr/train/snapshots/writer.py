@@ -183,9 +183,9 @@ class Writer:
         if not any(best in entry.metrics for entry in self._entries):
             there = ", ".join(map(repr, self._entries[-1].metrics)) or "none"
             raise ValueError(
-                f"fdbr.train.snapshot: best={best!r} is none of the metrics of the reports that "
-                f"were saved, which are {there}. Put the stage that adds it before, and let every "
-                "fire where it is there"
+                f"fdbr.train.snapshot: no report that was saved had the metric best={best!r}; the "
+                f"last one had {there}. Put the stage that adds the metric before this one, and "
+                "choose reports that have it with every="
             )
 
 

@@ -185,8 +185,8 @@ def _ratio(sums: Sums, numerator: str, denominator: str, report: Report) -> floa
     for name in (numerator, denominator):
         if name not in sums:
             raise ValueError(
-                f"fdbr.train.micro_average: up to iteration {report.iteration} there is no metric "
-                f"{name!r}, but {', '.join(map(repr, report.metrics)) or 'none at all'}"
+                f"fdbr.train.micro_average: no report up to iteration {report.iteration} had the "
+                f"metric {name!r}; this one has {', '.join(map(repr, report.metrics)) or 'none'}"
             )
     above, below = (number(name, sums[name][0]) for name in (numerator, denominator))
     return above / below if below else float("nan")

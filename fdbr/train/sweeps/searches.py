@@ -57,8 +57,8 @@ class _Optuna:
         value = None if metrics is None else metrics.get(self._metric)
         if metrics is not None and self._metric not in metrics:
             raise ValueError(
-                f"fdbr.train.optuna_search: the last report of a run has no metric "
-                f"{self._metric!r}; it has {', '.join(metrics) or 'none'}"
+                f"fdbr.train.optuna_search: the last report of a run had no metric "
+                f"{self._metric!r}; it had {', '.join(metrics) or 'none'}"
             )
         if value is None:  # it failed, or is not a number
             self._study.tell(token, state=_states().FAIL)
