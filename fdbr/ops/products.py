@@ -137,7 +137,6 @@ def _times_transposed(xp: Any, x: Any, weight: Any) -> Any:
     batch=_batch_affine,
     fresh=True,
     total=True,
-    compound=True,
 )
 def _affine(xp: Any, x: ArrayLike, weight: ArrayLike, bias: ArrayLike) -> Array:
     out = _times_transposed(xp, x, weight)

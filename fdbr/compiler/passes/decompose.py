@@ -98,8 +98,8 @@ def _plain(step: Step) -> Step:
 
 def _is_large(step: Instruction, backend: Backend) -> bool:
     kind = kind_of(step.operands[0])
-    if not kind.is_array or not backend.can_fold(kind) or step.primitive in op.PRODUCTS:
-        return False  # no kernel of rows computes a large matrix product
+    if not kind.is_array or not backend.can_fold(kind):
+        return False
     if kind.size < backend.costs.launch:
         return False
     axes = step.params.get("axes", (len(kind.shape) - 1,) if step.several else ())
