@@ -244,6 +244,18 @@ _PARTS = [
         lambda t, x, i: t.zeros(2, x.shape[1]).index_add(0, i, x),
     ),
     Program(
+        "segment_max",
+        lambda d: (d.matrix(), d.integers(0, 2, d.shape(2)[0])),
+        lambda o, x, i: o.segment_max(x, i, 2),
+        lambda t, x, i: t.zeros(2, x.shape[1]).index_reduce(0, i, x, "amax", include_self=False),
+    ),
+    Program(
+        "segment_min",
+        lambda d: (d.matrix(), d.integers(0, 2, d.shape(2)[0])),
+        lambda o, x, i: o.segment_min(x, i, 2),
+        lambda t, x, i: t.zeros(2, x.shape[1]).index_reduce(0, i, x, "amin", include_self=False),
+    ),
+    Program(
         "nonzero",
         lambda d: (d.truths(*d.shape(2)),),
         lambda o, x: o.nonzero(x),

@@ -234,6 +234,31 @@ for shape in ((4,), (3, 2)):
     )
 
 
+def _segment_extremes(x: Any, ids: Any, best: Any, start: float) -> Any:
+    out = np.full((3, *x.shape[1:]), start)
+    for row, i in zip(x, ids, strict=True):
+        if 0 <= i < 3:
+            out[i] = best(out[i], row)
+    return np.where(np.isinf(out), 0, out)
+
+
+for name, best, start in (
+    ("segment_max", np.maximum, -np.inf),
+    ("segment_min", np.minimum, np.inf),
+):
+    case(
+        name,
+        st.tuples(
+            _array((4, 2), ANY).map(lambda x: x + np.arange(8).reshape(4, 2) / 64),
+            integers((4,), -1, 3),
+        ),
+        lambda x, ids, best=best, start=start: _segment_extremes(x, ids, best, start),
+        lambda x, ids, name=name: (lambda y: ops.where(ops.isinf(y), 0, y))(
+            getattr(ops, name)(x, ids, 3)
+        ),
+    )
+
+
 def _gathered(x: Any, index: Any) -> Any:
     return np.take_along_axis(x[: index.shape[0]], index, 1)
 

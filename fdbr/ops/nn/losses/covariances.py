@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import where_it_lies
+from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.devices import beside
@@ -111,6 +112,15 @@ def decov(x: ArrayLike, /, *, reduction: str = "half_squared_sum") -> Array:
     return _half_squares(where(diagonal, 0, covariance), reduction)
 
 
+def _norms(x: Any, excluded: Any, axis: Any, ord: int) -> Any:
+    """Return the norms of vectors, and 0 with derivatives 0 of all orders for excluded vectors.
+
+    The second derivatives of the norm of a vector of zeros are NaN.
+    """
+    kept = where(expand_dims(excluded, axis=-1), 1, x)
+    return where(excluded, 0, vector_norm(kept, axis=axis, ord=ord))
+
+
 @public("fdbr.ops")
 @where_it_lies
 @in_single
@@ -200,13 +210,15 @@ def discriminative_margin_based_clustering_loss(
     means = means / expand_dims(maximum(sizes, 1), axis=-1)  # (batch, instances, size)
 
     away = matrix_transpose(pixels) - of @ means
-    far = relu(vector_norm(away, axis=-1, ord=norm) - delta_v)
+    near_mean = vector_norm(stop_gradient(away), axis=-1, ord=norm) <= delta_v
+    far = where(near_mean, 0, _norms(away, near_mean, -1, norm) - delta_v)
     spread = sum(expand_dims(far * far, axis=-1) * of, axis=(0, 1)) / maximum(sum(sizes, axis=0), 1)
 
     first, second = np.triu_indices(count, 1)
     gaps = means[:, beside(first, x)] - means[:, beside(second, x)]
-    near = relu(2 * delta_d - vector_norm(gaps, axis=-1, ord=norm))
-    lengths = vector_norm(means, axis=(0, 2), ord=norm)
+    absent = (sizes[:, beside(first, x)] == 0) & (sizes[:, beside(second, x)] == 0)
+    near = relu(2 * delta_d - _norms(gaps, absent, -1, norm))
+    lengths = _norms(means, sum(sizes, axis=0) == 0, (0, 2), norm)
     return (
         alpha * (sum(spread) / count),
         beta * (sum(near * near) / max(len(first) * batch, 1)),

@@ -193,8 +193,8 @@ def test_integers_and_truth_values_are_elements_too(name, dtype):
 # --- all of them -----------------------------------------------------------------------
 
 PARAMS = {
-    "astype_inexact": {"to": np.dtype(np.float64)},
     "astype_exact": {"to": np.dtype(bool)},
+    "astype_inexact": {"to": np.dtype(np.float64)},
     "clipped": {"low": -1.0, "high": 0.5},
     "elu": {"above": 1.0, "scale": 1.0, "alpha": 1.5},
     "full_like": {"value": 2.0, "dtype": None},
@@ -209,9 +209,11 @@ PARAMS = {
     "log1p_ratio": {"order": 1},
     "mean_power": {"order": 1},
     "polygamma": {"n": 0},
-    "soft_shrink": {"lambd": 0.5},
+    "power_or_zero": {"exponent": -1.0},
+    "root_or_zero": {"exponent": 0.5},
     "scaled_huber": {"delta": 0.5, "divisor": 0.25},
     "sinc": {"order": 0},
+    "soft_shrink": {"lambd": 0.5},
     "softplus": {"beta": 2.0},
 }
 
