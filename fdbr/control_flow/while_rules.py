@@ -392,7 +392,7 @@ def _of_live(leaf: Any, live: Any, safe: Any) -> tuple[Any]:
 
 LIVE = _Live("live", lambda xp, leaf, live, safe: (leaf,), batch=_batch_live)
 _DIFFERENTIATED: dict[Primitive, Any] = {LIVE: _of_live}
-"""What replaces primitives in an iteration that is differentiated."""
+"""Replacements of primitives in a differentiated iteration."""
 
 
 def _batch(trace: BatchTrace, values: Leaves, mine: Sequence[bool], loop: While) -> Any:

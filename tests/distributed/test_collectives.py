@@ -1,6 +1,7 @@
 """What each collective gives, on every rank."""
 
 import itertools
+import threading
 import time
 
 import numpy as np
@@ -179,3 +180,31 @@ def test_a_rank_that_does_not_come_is_named():
 
     with pytest.raises(d.CollectiveTimeoutError, match=r"waited 0\.1 s for rank 1"):
         d.run_in_threads(f, 3, timeout=0.1)
+
+
+def test_a_part_that_is_made_while_another_rank_fails_hears_of_it():
+    last_step, failed = threading.Event(), threading.Event()
+
+    def f(comm):
+        part = comm.split(comm.rank // 2)
+        if comm.rank == 2:
+            last_step.wait(5)
+            raise OSError("gone")
+        if comm.rank == 0:
+            try:
+                part.split(0)
+            finally:
+                failed.set()
+        swap = part.transport._swap
+
+        def late(value, what):
+            if value is None:  # rank 0 brings the new part
+                last_step.set()
+                failed.wait(5)
+            return swap(value, what)
+
+        part.transport._swap = late
+        return d.barrier(part.split(0))
+
+    with pytest.raises(OSError, match="gone"):
+        d.run_in_threads(f, 3, timeout=86400)

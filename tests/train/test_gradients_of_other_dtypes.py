@@ -136,3 +136,14 @@ def test_complex_gradients_of_real_parameters_are_an_error():
     optimizer = optim.adam(0.1)
     with pytest.raises(ValueError, match="complex128"):
         optimizer.update(np.ones(2) * 1j, optimizer.init(np.ones(2)), np.ones(2))
+
+
+@pytest.mark.parametrize("complex_update", [1j, np.complex64(1j), np.array(1j)])
+def test_a_complex_update_of_a_number_is_an_error(complex_update):
+    with pytest.raises(ValueError, match="updates must fit the parameters"):
+        optim.apply_updates([1.0], [complex_update])
+
+
+def test_a_mean_of_an_integer_and_a_float_is_not_truncated():
+    for old in (1, np.int64(1), np.array(1)):
+        assert optim.incremental_update([2.5], [old], 0.5)[0] == 1.75

@@ -238,6 +238,9 @@ class ThreadTransport:
         with self._collective.changed:
             if made not in self._collective.parts:
                 self._collective.parts.append(made)
+            failure = self._collective.error
+        if failure is not None:  # it came while this rank made the part
+            made.fail(*failure)
         part = ThreadTransport(made, ranks.index(self.rank))
         self._parts.append(part)
         return part

@@ -136,11 +136,11 @@ def load(
             unsigned = image.format == "TIFF" and image.tag_v2.get(339, (1,))[0] == 1
             image.load()
             # Pillow rotates TIFF, and no other format, while it loads the pixels.
-            turn = _orientation(image)
+            rotation = _orientation(image)
             if not apply_exif_orientation:
-                turn = {6: 8, 8: 6}.get(stored, stored) if turn != stored else 1
-            if turn > 1:
-                image = image.transpose(pillow.Transpose[_TURNS[turn - 2]])
+                rotation = {6: 8, 8: 6}.get(stored, stored) if rotation != stored else 1
+            if rotation > 1:
+                image = image.transpose(pillow.Transpose[_TRANSPOSITIONS[rotation - 2]])
         except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as error:
             raise ValueError(
                 f"fdbr.{function}: {name_of(file)} is no image, or is damaged: {error}"
@@ -167,7 +167,7 @@ def _largest(image: Any) -> int:
 
 
 # The names of Pillow's methods for the orientations 2 to 8 of EXIF.
-_TURNS = (
+_TRANSPOSITIONS = (
     "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90".split()
 )
 

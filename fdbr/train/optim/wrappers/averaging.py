@@ -207,8 +207,8 @@ def incremental_update(new_tensors: Any, old_tensors: Any, step_size: float) -> 
         if old is None or not is_inexact(new):
             return new
         value = step_size * new + (1 - step_size) * old
-        dtype = getattr(old, "dtype", None)
-        return value if dtype is None else lock(ops.astype(value, dtype))
+        dtype = getattr(old, "dtype", None) if is_inexact(old) else None
+        return lock(value) if dtype is None else lock(ops.astype(value, dtype))
 
     return tree.map(moved, new_tensors, old_tensors)
 
