@@ -219,7 +219,7 @@ def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> A
 
 
 def _derivatives(f: Any, step: Any, edge_order: int) -> Any:
-    """The slopes along the first axis: of the parabola through each element and its neighbours."""
+    """Derivatives along the first axis, by parabolas through elements and their neighbours."""
     n = f.shape[0]
     if n <= edge_order or edge_order not in (1, 2):
         raise ValueError(f"np.gradient: edge_order={edge_order} for {n} elements")
@@ -251,7 +251,7 @@ def _derivatives(f: Any, step: Any, edge_order: int) -> Any:
 
 
 def _end(width: Any, next_width: Any, *f: Any) -> Any:
-    """The slope in the first of three elements of the parabola through them."""
+    """The derivative at the first of three elements, by the parabola through the elements."""
     whole = width + next_width
     return (
         -(2.0 * width + next_width) / (width * whole) * f[0]

@@ -167,7 +167,7 @@ def fixed_point(
         to 500 unknowns).  Or a method of `root`, for ``f(x) - x``.
     tol
         How far ``x`` may be from the solution, relative to ``1 + norm(x)``.  The distance is
-        estimated from the rate of convergence.  By default the iteration goes on until only
+        estimated from the rate of convergence.  By default the iteration continues until only
         rounding changes ``x``.
     maxiter
         How many iterations there may be; 1000 by default.

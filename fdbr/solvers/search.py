@@ -196,7 +196,7 @@ def iterated(residual: Residual, x: Vector, most: int, tol: float) -> tuple[Vect
     """Apply ``x + residual(x)`` until ``x`` is within a tolerance, or only rounding changes it.
 
     The error is estimated from the rate at which changes become smaller.  With a tolerance of 0
-    the iteration goes on until only rounding changes ``x``.
+    the iteration continues until only rounding changes ``x``.
 
     The results are a vector, the number of iterations, and whether it is a solution.  If it is
     not, the vector is the one with the least residual.

@@ -85,7 +85,7 @@ LEFT = {
     "debug": 9,
     "distributed": 45,
     "distributions": 3,
-    "interop": 11,
+    "interop": 10,
     "ops": 16,
     "solvers": 4,
     "testing": 4,

@@ -92,7 +92,7 @@ def _sum(parameters: Parameters, index: int, leaf: Any, step: Any) -> Any:
     if dtype is None:  # a Python number
         if isinstance(leaf, int) and (isinstance(leaf, bool) or not isinstance(step, int)):
             raise parameters.misfit("updates", index, step)
-        if isinstance(total, complex) and not isinstance(leaf, complex):
+        if np.iscomplexobj(total) and not isinstance(leaf, complex):
             raise parameters.misfit("updates", index, step)
         return total
     if total.shape != leaf.shape:
