@@ -21,6 +21,7 @@ LABELS = "it asks whether labels are classes"
 TARGETS = "it reads the labels and lengths, on which the shapes of what follows depend"
 POWERS = "how often it squares depends on the norm"
 HOST = "CuPy has no such function of matrices: it is computed in host memory"
+EQUAL = "it asks whether eigenvalues or singular values are equal"
 ORDER = "it looks whether there is NaN, and whether shares are in range"
 
 # How often the value may wait, by the operation's name, and why.
@@ -57,6 +58,8 @@ DERIVATIVES = {
     **dict.fromkeys(("ps_roi_average_align", "ps_roi_max_align"), (3, REGIONS)),
     **dict.fromkeys(("roi_average_align", "roi_max_align"), (3, REGIONS)),
     "linalg.det": (4, "it is another one near singular matrices"),
+    **dict.fromkeys(("linalg.eigh", "linalg.eigvals"), (1, EQUAL)),
+    **dict.fromkeys(("linalg.eig", "linalg.svd"), (2, EQUAL)),
     "linalg.expm": (2, POWERS),
     **dict.fromkeys(("linalg.logm", "linalg.sqrtm"), (2, HOST)),
 }

@@ -436,7 +436,9 @@ def samples_of(*arguments: Any, **parameters: Any) -> tuple[Any, Any]:
     """
     positions, valid, _ = _positions(*arguments, **parameters)
     elements = array_module(positions).arange(arguments[4], dtype=positions.dtype)
-    weights = maximum(1 - absolute(expand_dims(positions, axis=-1) - elements), 0.0)
+    distances = expand_dims(positions, axis=-1) - elements
+    # The second derivative of `abs` is NaN at 0, where samples at the centre of an element are.
+    weights = maximum(minimum(1 - distances, 1 + distances), 0.0)
     return where(expand_dims(valid, axis=-1), weights, 0.0), valid
 
 
