@@ -365,8 +365,7 @@ class _StagedCG(Step):
     def apply(self, *operands: Any, equation: _Equation) -> Any:
         if isinstance(innermost(operands), StageTrace):
             return super().apply(*operands, equation=equation)
-        found, info = _solved(equation.problem(list(operands)))
-        return *found, info
+        return _solve_equation(None, *operands, equation=equation)
 
 
 def _solve_equation(xp: Any, *operands: Any, equation: _Equation) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """Functional updates by products, extremes and functions, with duplicates as in JAX."""
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -65,10 +66,7 @@ class Updates(Place):
 
         Where a key selects an element several times, it is multiplied by each value.
         """
-        values = self._checked_values(values, "multiply")
-        if not self._indices:
-            return self.set(self.get() * values)
-        return self._in_shape(self._x * self._products(values))
+        return self._combined(operator.mul, values, "multiply")
 
     @explaining("fdbr.ops.at")
     def divide(self, values: ArrayLike, /) -> Any:
@@ -86,10 +84,7 @@ class Updates(Place):
                 f"fdbr.ops.at: divide of {describe(self._x)} would round; make the array floating "
                 "first"
             )
-        values = self._checked_values(values, "divide")
-        if not self._indices:
-            return self.set(_divide(self.get(), values))
-        return self._in_shape(_divide(self._x, self._products(values)))
+        return self._combined(_divide, values, "divide")
 
     @explaining("fdbr.ops.at")
     def power(self, values: ArrayLike, /) -> Any:
@@ -97,10 +92,7 @@ class Updates(Place):
 
         Where a key selects an element several times, its power is the product of the values.
         """
-        values = self._checked_values(values, "power")
-        if not self._indices:
-            return self.set(_power(self.get(), values))
-        return self._in_shape(_power(self._x, self._products(values)))
+        return self._combined(_power, values, "power")
 
     @explaining("fdbr.ops.at")
     def max(self, values: ArrayLike, /) -> Any:
@@ -146,6 +138,12 @@ class Updates(Place):
                 f"for {describe(elements)}"
             )
         return out
+
+    def _combined(self, operation: Callable[[Any, Any], Any], values: Any, name: str) -> Any:
+        values = self._checked_values(values, name)
+        if not self._indices:
+            return self.set(operation(self.get(), values))
+        return self._in_shape(operation(self._x, self._products(values)))
 
     def _extreme(self, values: Any, kind: Any) -> Any:
         size = self._x.size

@@ -4,7 +4,7 @@ Sequences are packed by time step, the longest first, so that the sequences stil
 first rows of a state; one product computes the inputs' contributions for all elements.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,23 +60,14 @@ def n_step(
     order = packed.order
     inverse = np.empty_like(order)
     inverse[order] = np.arange(len(order))
-    depth = len(layers) // directions
-    keys: Any = _keys(key, depth) if rate else None
-    last = []
-    for layer in range(depth):
-        if layer and rate:
-            data = apply_dropout(data, rate, key=keys[layer - 1])
-        columns = []
-        for direction in range(directions):
-            number = layer * directions + direction
-            weights = layers[number]
-            begin = tuple(_rows(part[number], order) for part in first)
-            steps = Steps(packed.sizes, reverse=bool(direction))
-            outs, end = kind.over(weights, data, begin, steps)
-            columns.append(outs)
-            last.append(tuple(_rows(part, inverse) for part in end))
-        data = columns[0] if directions == 1 else concat(columns, axis=-1)
-    ends = tuple(stack(parts, axis=0) for parts in zip(*last, strict=True))
+
+    def over(number: int, data: Any, reverse: bool) -> tuple[Any, Any]:
+        begin = tuple(_rows(part[number], order) for part in first)
+        steps = Steps(packed.sizes, reverse=reverse)
+        outs, end = kind.over(layers[number], data, begin, steps)
+        return outs, tuple(_rows(part, inverse) for part in end)
+
+    data, ends = _through_layers(over, len(layers), directions, data, rate, key)
     return unpack(packed._replace(data=data)), ends
 
 
@@ -104,23 +95,40 @@ def n_step_padded(
     layout = padded(where, lengths, time, (count,))
     data = layout.zeroed(data)
     first = _first_states(where, kind, layers, data, count, states)
-    depth = len(layers) // directions
-    keys: Any = _keys(key, depth) if rate else None
 
     def run(weights: Weights, x: Any, state: Any) -> Any:
         rows = reshape(x, (time * count, x.shape[-1]))
         outs, ends = kind.over(weights, rows, state, Steps((count,) * time))
         return reshape(outs, (time, count, outs.shape[-1])), ends
 
+    def over(number: int, data: Any, reverse: bool) -> tuple[Any, Any]:
+        begin = tuple(part[number] for part in first)
+        return layout.over(run, kind, layers[number], data, begin, reverse)
+
+    return _through_layers(over, len(layers), directions, data, rate, key)
+
+
+def _through_layers(
+    over: Callable[[int, Any, bool], tuple[Any, Any]],
+    count: int,
+    directions: int,
+    data: Any,
+    rate: float,
+    key: Any,
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return the outputs of the last layer, and the last states of all layers.
+
+    ``over(number, data, reverse)`` runs one of ``count`` layers, in one direction.
+    """
+    depth = count // directions
+    keys: Any = _keys(key, depth) if rate else None
     last = []
     for layer in range(depth):
         if layer and rate:
             data = apply_dropout(data, rate, key=keys[layer - 1])
         columns = []
         for direction in range(directions):
-            number = layer * directions + direction
-            begin = tuple(part[number] for part in first)
-            outs, end = layout.over(run, kind, layers[number], data, begin, bool(direction))
+            outs, end = over(layer * directions + direction, data, bool(direction))
             columns.append(outs)
             last.append(end)
         data = columns[0] if directions == 1 else concat(columns, axis=-1)
