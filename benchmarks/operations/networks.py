@@ -87,7 +87,7 @@ _NORMALISED = [
     )
 ]
 
-_WHOLE = [  # one row, whose steps wait for each other
+_WHOLE = [  # one row: each step waits for the step before it
     Program(
         f"{name}/whole",
         lambda d: (d.uniform(0.5, 1.5),),

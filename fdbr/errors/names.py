@@ -12,7 +12,7 @@ from typing import Any, Never
 
 __all__ = ["missing_from", "table"]
 
-TABLES = ("jax", "pytorch", "chainer", "chainercv")
+_TABLES = ("jax", "pytorch", "chainer", "chainercv")
 
 
 def table(library: str) -> dict[str, dict[str, Any]]:
@@ -53,7 +53,7 @@ def _text(row: dict[str, str]) -> str:
 def _rows() -> dict[str, list[tuple[str, dict[str, str]]]]:
     """Return the rows of all tables with their full names, by the last part of the name."""
     found: dict[str, list[tuple[str, dict[str, str]]]] = {}
-    for library in TABLES:
+    for library in _TABLES:
         for part, rows in table(library).items():
             where = f"{library}.{part}" if library.startswith("chainer") else part
             for name, row in rows.items():

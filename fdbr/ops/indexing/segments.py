@@ -83,7 +83,7 @@ def segment_max(
     Parameters
     ----------
     data, segment_ids, num_segments
-        As for `segment_sum`.
+        The parameters of `segment_sum`.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def segment_max(
     Raises
     ------
     TypeError, ValueError
-        As for `segment_sum`.
+        In the same cases as `segment_sum`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -116,7 +116,7 @@ def segment_min(
     Parameters
     ----------
     data, segment_ids, num_segments
-        As for `segment_sum`.
+        The parameters of `segment_sum`.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def segment_min(
     Raises
     ------
     TypeError, ValueError
-        As for `segment_sum`.
+        In the same cases as `segment_sum`.
 
     >>> import numpy as np
     >>> from fdbr import ops

@@ -8,7 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.ops.nn.pooling.region_products import region_products, region_sums
+from fdbr.ops.nn.pooling.region_products import linear_weights, region_products, region_sums
 from fdbr.ops.nn.pooling.regions import mean_weights
 from fdbr.ops.shape.creation import floating
 from fdbr.vision.boxes.arguments import checked_boxes, checked_format, checked_size, is_pair
@@ -239,8 +239,8 @@ def _extended_weights(low: Any, high: Any, count: int, extent: int) -> Any:
     elements = xp.arange(count, dtype="float32")
     position = (elements + 1.5) * ((end - start) / (count + 2)) - 0.5
     position = start + ops.clip(position, 0, ops.maximum(end - start - 1, 0))
-    weights = 1 - ops.abs(position[:, :, None] - xp.arange(extent, dtype="float32"))
-    return ops.where((end > start)[..., None], ops.maximum(weights, 0), 0)
+    weights = linear_weights(position[:, :, None] - xp.arange(extent, dtype="float32"))
+    return ops.where((end > start)[..., None], weights, 0)
 
 
 def _rounded_ends(low: Any, high: Any, count: int, rounded: Callable[[Any], Any]) -> Any:
@@ -342,5 +342,5 @@ def _interpolation(low: Any, high: Any, count: int, extent: int, chainer: bool) 
     inside = (offset >= 0) & (offset < length)
     position = ops.clip((offset + 0.5) * ((count + 2) / ops.maximum(length, 1)) - 0.5, 0, count + 1)
     elements = xp.arange(1, count + 1, dtype=dtype)
-    weights = ops.maximum(1 - ops.abs(position[..., None] - elements), 0)
+    weights = linear_weights(position[..., None] - elements)
     return ops.where(inside[..., None], weights, 0)

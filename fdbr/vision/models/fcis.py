@@ -14,7 +14,7 @@ from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.pooling.dimensions import MaxPool2d
 from fdbr.ops.devices import beside
-from fdbr.ops.nn.pooling.region_products import region_products
+from fdbr.ops.nn.pooling.region_products import linear_weights, region_products
 from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
 from fdbr.vision.boxes import box_iou, clip_boxes, decode_boxes, nms
@@ -323,7 +323,7 @@ def instance_masks(targets: RegionTargets, masks: Any) -> Any:
         position = (xp.arange(_SIZE, dtype="float32") + 0.5) * (length / _SIZE) - 0.5
         position = low + ops.clip(position, 0, ops.maximum(length - 1, 0))
         elements = xp.arange(masks.shape[2 + axis], dtype="float32")
-        weights.append(ops.maximum(1 - ops.abs(position[..., None] - elements), 0))
+        weights.append(linear_weights(position[..., None] - elements))
     first = xp.arange(n)[:, None] * masks.shape[1]
     flat = ops.reshape(ops.astype(masks, np.float32), (-1, 1, *masks.shape[2:]))
     rows, columns = weights

@@ -13,7 +13,7 @@ from fdbr import ops
 from fdbr.control_flow import while_loop
 from fdbr.core.array_modules import array_module
 from fdbr.ops.dtypes import is_traced
-from fdbr.ops.nn.pooling.region_products import region_products
+from fdbr.ops.nn.pooling.region_products import linear_weights, region_products
 
 __all__ = [
     "JoinedLevels",
@@ -127,7 +127,7 @@ def pool_levels(
             inside = (position >= -1) & (position <= extent)
             position = ops.clip(position, 0, extent - 1)[:, :, None]
             elements = xp.arange(features.shape[1 + axis], dtype=np.float32) - offset
-            hat = ops.maximum(1 - ops.abs(position - elements), 0)
+            hat = linear_weights(position - elements)
             total = total + ops.where(inside[:, :, None], hat, 0)
         weights.append(ops.astype(total / 2, features.dtype, copy=False))
     rows, columns = weights

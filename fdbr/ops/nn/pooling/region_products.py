@@ -16,10 +16,11 @@ import numpy as np
 from fdbr.core.array_modules import array_module
 from fdbr.ops.declare import constant, multilinear
 from fdbr.ops.declare.batches import spread
+from fdbr.ops.elementwise.arithmetic import maximum, minimum
 from fdbr.ops.nn.window_products import is_finite, matmul_within_windows
 from fdbr.ops.shape.manipulation import reshape
 
-__all__ = ["region_peaks", "region_products", "region_sums"]
+__all__ = ["linear_weights", "region_peaks", "region_products", "region_sums"]
 
 _SMALL, _ELEMENTS = 4096, 1 << 17
 """Up to how many elements of an image whole images are multiplied, and how many elements at a
@@ -31,6 +32,14 @@ _CHANNELS, _WINDOWS, _REGIONS = 16, 14, 16
 """From how many channels, up to how many windows along an axis, and from how many regions on the
 channels are moved to the last axis; measured with 7, 14 and 28 windows and 1 to 256 channels.
 """
+
+
+def linear_weights(distances: Any) -> Any:
+    """Return the weights of linear interpolation: ``max(1 - abs(distances), 0)``.
+
+    The second derivative of `abs` is NaN at 0, where samples at the centre of an element are.
+    """
+    return maximum(minimum(1 - distances, 1 + distances), 0)
 
 
 def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:

@@ -19,7 +19,7 @@ from fdbr.ops.elementwise.arithmetic import ceil, clip, floor, maximum, minimum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis, pick
 from fdbr.ops.indexing.segments import segment_sum
-from fdbr.ops.nn.pooling.region_products import region_peaks, region_products
+from fdbr.ops.nn.pooling.region_products import linear_weights, region_peaks, region_products
 from fdbr.ops.nn.windows import per_axis
 from fdbr.ops.reductions.reduce import argmax, max
 from fdbr.ops.shape.creation import asarray, floating
@@ -436,9 +436,7 @@ def samples_of(*arguments: Any, **parameters: Any) -> tuple[Any, Any]:
     """
     positions, valid, _ = _positions(*arguments, **parameters)
     elements = array_module(positions).arange(arguments[4], dtype=positions.dtype)
-    distances = expand_dims(positions, axis=-1) - elements
-    # The second derivative of `abs` is NaN at 0, where samples at the centre of an element are.
-    weights = maximum(minimum(1 - distances, 1 + distances), 0.0)
+    weights = linear_weights(expand_dims(positions, axis=-1) - elements)
     return where(expand_dims(valid, axis=-1), weights, 0.0), valid
 
 
