@@ -5,6 +5,7 @@ module (see shadow/) and, where there is a GPU, CuPy.  Make arrays with ``xp.asa
 compare them as ``to_numpy(...)``.
 """
 
+import gc
 import os
 import signal
 import tempfile
@@ -35,6 +36,7 @@ from sizes import use_kernels_from
 from fdbr import backend
 from fdbr.compiler.engine.budget import UNLIMITED, Budget
 from fdbr.core import devices
+from fdbr.train.loop import interrupts
 
 # Hypothesis reads the source of a test for each of its parameters, and of laws within tests.
 _digests: dict[Any, bytes] = {}
@@ -164,3 +166,17 @@ def two_devices() -> Iterator[None]:
 def to_numpy() -> Callable[[Any], Any]:
     """A function from an array of any module to a NumPy array."""
     return lambda array: array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+@pytest.fixture(autouse=True)
+def no_run_is_left() -> Iterator[None]:
+    """No suspended run of `train.fit` takes Ctrl-C from a later test of the same process.
+
+    Examples, also those in docstrings, leave runs in reference cycles.
+    """
+    if interrupts._runs:
+        gc.collect()
+    yield
+    if interrupts._runs:
+        gc.collect()
+    assert not interrupts._runs, "the test keeps a suspended run of train.fit: close it"
