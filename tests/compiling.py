@@ -1,16 +1,13 @@
-"""A fixture that has programs compiled before their first run.
-
-So the tests run kernels, and not the interpreter that replaces them until they are compiled.
-Whatever a pass makes is checked.
-"""
+"""A fixture that checks what each pass makes, and has bodies of eager loops compiled."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from fdbr.compiler.engine import tiers
+from fdbr.compiler.engine import compile
 from fdbr.compiler.ir.check import check
 from fdbr.compiler.ir.program import Program
+from fdbr.control_flow import body_tracing
 
 
 def _checked(run: Callable[[Program], Program]) -> Callable[[Program], Program]:
@@ -22,8 +19,7 @@ def _checked(run: Callable[[Program], Program]) -> Callable[[Program], Program]:
 
 @pytest.fixture(scope="module", autouse=True)
 def at_once() -> Iterator[None]:
-    before = tiers.set_patience(0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiers, "PASSES", tuple(map(_checked, tiers.PASSES)))
+        patch.setattr(compile, "PASSES", tuple(map(_checked, compile.PASSES)))
+        patch.setattr(body_tracing, "_INTERPRETED", 0)
         yield
-    tiers.set_patience(before)

@@ -34,7 +34,6 @@ from hypothesis import HealthCheck, settings
 from sizes import use_kernels_from
 
 from fdbr import backend
-from fdbr.compiler.engine.budget import UNLIMITED, Budget
 from fdbr.core import devices
 from fdbr.train.loop import interrupts
 
@@ -140,17 +139,6 @@ def settings_are_not_nested(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if before is not None:
         setattr(function, name, before)
-
-
-@pytest.fixture(autouse=True)
-def captured_at_once() -> Iterator[None]:
-    """Jitted functions are captured in their first call, so that tests are of their programs.
-
-    Otherwise they would run as they are, until what captures take has been earned.
-    """
-    before, Budget.steps_to_capture = Budget.steps_to_capture, lambda self: UNLIMITED
-    yield
-    Budget.steps_to_capture = before
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ import numpy as np
 from fdbr.compiler.backend import Run
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer
 from fdbr.compiler.capture.tracing import capture
-from fdbr.compiler.engine.budget import Budget
-from fdbr.compiler.engine.tiers import Code
+from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.interpret import stepwise
 from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
 from fdbr.compiler.ir.python_numbers import exact
@@ -42,6 +41,13 @@ __all__ = [
     "example",
     "stage",
 ]
+
+
+_INTERPRETED = 1 << 14
+"""Steps of an eager loop that are interpreted before its body is compiled.
+
+They take about as long as the compilation of a small body.
+"""
 
 
 class NoBodyError(BaseException):
@@ -228,7 +234,7 @@ class Body:
         The results on the example values.
     is_checked
         Whether the last result is whether all checks of values hold.
-    waits
+    compiled
         Whether it is compiled before it runs.
     back
         Its pullbacks, by which inputs are differentiated.
@@ -236,7 +242,7 @@ class Body:
 
     __slots__ = (
         *("_captured", "_code", "_steps"),
-        *("back", "found", "is_checked", "outs", "program", "waits"),
+        *("back", "compiled", "found", "is_checked", "outs", "program"),
     )
 
     def __init__(
@@ -244,7 +250,7 @@ class Body:
     ) -> None:
         self.program, self.found, self.outs = program, found, outs
         self.is_checked = is_checked
-        self.waits = False
+        self.compiled = False
         self._captured: Program | None = None
         self._code: Code | None = None
         self._steps: Run | None = None
@@ -255,31 +261,12 @@ class Body:
         self.found = [None] * len(self.found)
         self.outs = [_like(out) for out in self.outs]
 
-    def finish(self) -> None:
-        """Compile everything, and wait for it."""
-        self.waits = True
-        if self._code is not None:
-            self._code.finish()
-        for body in self.back.values():
-            body.finish()
-
-    def _codes(self) -> list[Code]:
-        codes = [body._code for body in (self, *self.back.values())]
-        return [code for code in codes if code is not None]
-
-    def waiting(self) -> int:
-        """Return the number of kernels that are not compiled yet."""
-        return sum(code.waiting() for code in self._codes())
-
-    @property
-    def settled(self) -> bool:
-        """Whether its code is final, as far as it has run."""
-        return all(code.settled for code in self._codes())
-
-    def advance(self, budget: Budget) -> None:
-        """Continue towards compiled code, as far as the budget allows."""
-        for code in self._codes():
-            code.advance(budget)
+    def compile(self) -> None:
+        """Compile it, and its pullbacks."""
+        self.compiled = True
+        for body in (self, *self.back.values()):
+            if body._code is not None:
+                body._code.compile()
 
     def captured(self, leaves: Sequence[Any] = ()) -> Program:
         """Return the body as a program of arrays and numbers; leaves are those of a first run."""
@@ -305,10 +292,15 @@ class Body:
             self._steps = stepwise(program.inputs, program.steps, program.outputs)
         return self._steps
 
-    def code(self, leaves: Sequence[Any]) -> Code:
-        """Return the compiled body."""
+    def code(self, leaves: Sequence[Any], runs: int = 0) -> Code:
+        """Return the compiled body; in an eager loop it is interpreted for the first steps.
+
+        If it will run so often that it would be compiled, it is compiled before the first run.
+        """
         if self._code is None:
-            self._code = Code(self.captured(leaves), self.waits)
+            program = self.captured(leaves)
+            is_long = runs * len(program.steps) >= _INTERPRETED
+            self._code = Code(program, interpreted=0 if self.compiled or is_long else _INTERPRETED)
         return self._code
 
 

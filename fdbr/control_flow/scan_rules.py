@@ -124,10 +124,10 @@ def _run(xp: Any, *operands: Any, scan: Scan) -> tuple[Any, ...]:
     base, carry, xs, consts = scan.split(operands)
     carry = list(map(scalar, carry))
     consts = list(map(scalar, consts))
-    code = scan.body.code(scan.first(operands))
+    code = scan.body.code(scan.first(operands), scan.length)
     stacks: list[Any] = []
     for index in scan.order:
-        outs = code.run(*scan.arguments(index, base, carry, xs, consts))
+        outs = code.run_or_step(*scan.arguments(index, base, carry, xs, consts))
         carry = list(map(scalar, outs[: scan.carried]))
         ys = outs[scan.carried :]
         if not stacks:

@@ -145,11 +145,11 @@ def _carries(loop: While, operands: Leaves) -> Any:
     consts, asked = list(map(scalar, consts)), list(map(scalar, asked))
     goes_on = loop.cond.code([*carry, *asked])
     code: Any = None
-    while goes_on.run(*carry, *asked)[0]:
+    while goes_on.run_or_step(*carry, *asked)[0]:
         yield carry
         code = code or loop.body.code([*carry, *consts])
         with loop.watched():
-            carry = list(map(scalar, code.run(*carry, *consts)))
+            carry = list(map(scalar, code.run_or_step(*carry, *consts)))
     yield carry
 
 
@@ -245,9 +245,9 @@ def _back_of(
     if known is None:
         known = loop.body.back[tuple(own)] = stage(back, leaves)
     body: Body = known
-    body.waits = loop.body.waits
+    body.compiled = loop.body.compiled
     code = body.code([*leaves, *body.found])
-    return lambda *leaves: code.run(*leaves, *body.found)
+    return lambda *leaves: code.run_or_step(*leaves, *body.found)
 
 
 # --- forward mode -------------------------------------------------------------------

@@ -15,7 +15,7 @@ from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.outputs import published
-from fdbr.compiler.engine.specializations import Specialization
+from fdbr.compiler.engine.specialization import Specialization
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import (
@@ -56,8 +56,6 @@ def observed_call(jitted: Jitted[..., Any], args: Any, kwargs: Any) -> Any:
         entry, trace, leaves, structure = jitted.fitting(args, kwargs)
         if trace is None:
             return NotImplemented
-        if not trace.code.optimised:
-            trace.code.finish()
         if trace not in _told:
             origins = _origins(jitted, entry, trace, leaves, structure)
             _told[trace] = [_step(step, origins) for step in trace.program.steps]

@@ -13,7 +13,6 @@ from numpy._core import _ufunc_config
 
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.watch.constants import Constants, narrowed
-from fdbr.compiler.engine.budget import UNLIMITED
 from fdbr.compiler.ir.blocks import ALONE, in_blocks, is_room, unlocked
 from fdbr.compiler.ir.guards import EACH, to_list
 from fdbr.compiler.ir.program import (
@@ -218,14 +217,12 @@ class CaptureTrace(Trace):
         The threads that were there before, and may find traced values around the function.
     closed
         Whether it has come to its end, after which only those may still have such values.
-    limit
-        How many steps it may take.
     cut
         Whether it took more steps than it may: what is computed since is not traced any more.
     """
 
     __slots__ = (
-        *("_errors", "abandoned", "answers", "closed", "constants", "cut", "limit", "obstacle"),
+        *("_errors", "abandoned", "answers", "closed", "constants", "cut", "obstacle"),
         *("others", "pending", "steps", "unrolled"),
     )
 
@@ -236,12 +233,10 @@ class CaptureTrace(Trace):
         function: Any,
         known: Any = (),
         others: frozenset[int] = frozenset(),
-        limit: int = UNLIMITED,
     ) -> None:
         super().__init__("jit", function)
         self.others = others - {threading.get_ident()}
         self.closed = self.cut = False
-        self.limit = min(limit, _MOST)
         self.steps: list[Step] = []
         self.answers: list[Any] = []
         self.pending: list[weakref.ref[CaptureTracer]] = []
@@ -300,7 +295,7 @@ class CaptureTrace(Trace):
             raise
         if constants and len(operands) > 1 and primitive.kind == "elementwise":
             operands = narrowed(operands)
-        if (errors := _errors_now()) is not self._errors or len(self.steps) >= self.limit:
+        if (errors := _errors_now()) is not self._errors or len(self.steps) >= _MOST:
             self._check(errors)
             if self.cut:
                 return out
@@ -339,7 +334,7 @@ class CaptureTrace(Trace):
             else self.constant(arg)
             for arg in args
         ]
-        if len(self.steps) >= self.limit:
+        if len(self.steps) >= _MOST:
             self._check(_errors_now())
         if any(isinstance(part, Tracer) for part in parts):
             self.obstacle = "what is around it has to know of what it does"
@@ -364,7 +359,7 @@ class CaptureTrace(Trace):
 
         It is one of arrays of one shape, and numbers.
         """
-        if self.cut or len(self.steps) >= self.limit or _errors_now() is not self._errors:
+        if self.cut or len(self.steps) >= _MOST or _errors_now() is not self._errors:
             return None
         depth, shape, samples = 1, None, []
         for arg in args:
@@ -405,8 +400,8 @@ class CaptureTrace(Trace):
         """See whether what continues can be replayed at all."""
         if errors is not self._errors and not _harmless.issuperset(np.geterr().values()):
             self.obstacle = "it has NumPy raise errors that are none outside of it"
-        if len(self.steps) >= self.limit:
-            self.obstacle = f"it takes more than {self.limit} steps; jit what it repeats instead"
+        if len(self.steps) >= _MOST:
+            self.obstacle = f"it takes more than {_MOST} steps; jit what it repeats instead"
             self.cut = True
             self.steps.clear()
 

@@ -40,8 +40,7 @@ class Captured:
     is_setup
         Whether the obstacle is only that the run initialised something that later runs read.
     cut
-        The number of steps after which recording was stopped, if it was; then the program is
-        incomplete.
+        Whether recording was stopped after too many steps; then the program is incomplete.
     """
 
     __slots__ = (
@@ -56,7 +55,7 @@ class Captured:
         self.obstacle = trace.obstacle
         self.is_setup = False
         self.unrolled = tuple(trace.unrolled)
-        self.cut = trace.cut and trace.limit
+        self.cut = trace.cut
 
 
 def capture(

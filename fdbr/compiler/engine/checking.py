@@ -20,12 +20,12 @@ from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.capture.watch.captures import ImpureError
 from fdbr.compiler.capture.watch.constants import same_elements
 from fdbr.compiler.capture.watch.namespaces import dict_of, slots_of
-from fdbr.compiler.engine.cache import Cache
+from fdbr.compiler.engine.lookup import Cache
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
-from fdbr.compiler.engine.function import Jitted, disable_jit
+from fdbr.compiler.engine.jitted import Jitted, disable_jit
 from fdbr.compiler.engine.partition import Partition
 from fdbr.compiler.engine.pullback import Differentiated
-from fdbr.compiler.engine.specializations import Specialization
+from fdbr.compiler.engine.specialization import Specialization
 from fdbr.compiler.ir.interpreter import interpret
 from fdbr.compiler.ir.program import Guard, Instruction, Program, is_variable, unfused
 from fdbr.core.array_modules import copy_of, is_a, is_array, to_numpy
@@ -98,7 +98,7 @@ class Checked(Jitted[P, R]):
         found = super()._differentiated(call)
         if _is_due.get():
             found = _CheckedDifferentiated(
-                self._every, found.cache, found.compiler, found.leaves, found.structure, found.waits
+                self._every, found.cache, found.compiler, found.leaves, found.structure
             )
         return found
 

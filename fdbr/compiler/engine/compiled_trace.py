@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr.compiler.capture.tracing import Captured
 from fdbr.compiler.capture.watch.captures import Captures
-from fdbr.compiler.engine.tiers import Code
+from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program, is_collective
@@ -39,12 +39,8 @@ class CompiledTrace:
         Why it was captured.
     counter
         The number of replays, as a list of one integer that call stubs increment.
-    recorded
-        The number of replays that the budget has been credited with.
     stub
-        The call stub, once the compiled code is final: see `call_stub`.
-    over
-        The program's run and its call stub with donation, used until ``stub`` is set.
+        The call stub, made in the first replay: see `fdbr.compiler.engine.stub`.
     """
 
     __slots__ = (
@@ -56,9 +52,7 @@ class CompiledTrace:
         "counter",
         "form",
         "meets",
-        "over",
         "raw",
-        "recorded",
         "shared",
         "stub",
         "unrolled",
@@ -83,20 +77,13 @@ class CompiledTrace:
         self.form = form
         self.why = why
         self.counter = [0]
-        self.recorded = 0
         self.stub: Callable[..., Any] | None = None
-        self.over: tuple[Any, Callable[..., Any]] | None = None
         self._next: dict[Any, CompiledTrace] = {}
 
     @property
     def program(self) -> Program:
-        """The program that runs: after the passes, once it has gone through them."""
+        """The program that runs, after the passes."""
         return self.code.program
-
-    @property
-    def run(self) -> Callable[..., tuple[Any, ...]]:
-        """The function from the inputs to the outputs."""
-        return self.code.run
 
     @property
     def runs(self) -> int:

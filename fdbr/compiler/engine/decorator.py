@@ -8,8 +8,8 @@ from typing import Any, ParamSpec, TypeVar, overload
 import numpy as np
 
 from fdbr.compiler.engine.checking import Checked
-from fdbr.compiler.engine.function import Jitted
-from fdbr.compiler.engine.tiers import Code
+from fdbr.compiler.engine.compile import Code
+from fdbr.compiler.engine.jitted import Jitted
 from fdbr.errors.checks import describe, integer, integers
 from fdbr.errors.public import public
 
@@ -18,7 +18,6 @@ __all__ = ["jit"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_WHEN = "when it pays", "now"
 _LATER: Any = object()  # the default of `f`, in a decorator with options
 
 
@@ -28,8 +27,6 @@ def jit(
     *,
     donate_argnums: int | Sequence[int] = (),
     max_traces: int = 64,
-    reproducible: bool = False,
-    compile: str = "when it pays",
     check: int | None = None,
 ) -> Jitted[P, R]: ...
 
@@ -39,8 +36,6 @@ def jit(
     *,
     donate_argnums: int | Sequence[int] = (),
     max_traces: int = 64,
-    reproducible: bool = False,
-    compile: str = "when it pays",
     check: int | None = None,
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
@@ -51,17 +46,21 @@ def jit(
     *,
     donate_argnums: int | Sequence[int] = (),
     max_traces: int = 64,
-    reproducible: bool = False,
-    compile: str = "when it pays",
     check: int | None = None,
 ) -> Any:
     """Return a function that traces ``f`` and replays the trace faster.
 
-    A run of ``f`` is recorded as a flat program, including every transformation inside it; the
-    program is optimised, and later calls with arguments of the same avals replay it.  Python
-    control flow works: each time ``f`` reads a value (``if``, ``while``, ``int(x)``,
+    The first call with arguments of a signature (structure, shapes and dtypes) is traced: a run of
+    ``f`` is recorded as a flat program, including every transformation inside it.  The call waits
+    until the program is compiled, and returns what the compiled code gives.  Later calls replay
+    it.  Python control flow works: each time ``f`` reads a value (``if``, ``while``, ``int(x)``,
     ``float(x)``), the trace gets a guard that compares the outcome in each replay.  With another
     outcome another trace is run, or a new one is made.
+
+    The same calls in the same order give the same bits in every process on a machine.  From the
+    fourth signature that differs in sizes only, and from the eighth path through the guards, a new
+    one runs ``f`` itself in its first call and is traced in its second.  What cannot be traced
+    runs as it is, and ``report()`` says why.
 
     Parameters
     ----------
@@ -81,20 +80,6 @@ def jit(
         The maximal number of traces for arguments of the same avals; beyond it, calls that match
         no trace run ``f`` itself.  It also bounds the number of different signatures; beyond it,
         the least recently used ones are dropped.
-
-    reproducible
-        Whether all calls give the same bits for the same arguments, in every process.  Then the
-        first call waits until everything is compiled, and a call that cannot be traced always
-        runs ``f`` itself.  Otherwise no call waits, and the first 128 calls together take at most
-        a tenth longer than ``f`` (time beyond half a second, and later calls: half as long
-        again): ``f`` runs eagerly until a tenth of its time pays for a trace; a trace is replayed
-        step by step until that pays for the passes; its kernels are compiled by a background
-        process and installed one by one.  So the last bits of results depend on when a call is
-        made.
-    compile
-        ``"now"`` traces and compiles in the first call of each signature, which waits for it: for
-        a function that will be called often, and for measuring its final speed.  It does not
-        promise the same last bits.
     check
         ``n``, to compare the result of every n-th call with what ``f`` itself gives for the same
         arguments, and its cotangents where it is differentiated from outside.  ``f`` runs once
@@ -108,7 +93,7 @@ def jit(
     Returns
     -------
     Jitted
-        A function of the same arguments; ``compile(*args)`` compiles ahead of calls, and waits.
+        A function of the same arguments; ``compile(*args)`` compiles ahead of calls.
         Print ``programs()[0]`` to read what is replayed, and ``report()`` to read what was traced
         and why.
 
@@ -125,11 +110,11 @@ def jit(
         ``donate_argnums`` or ``check`` are no integers; by the call, if there are no arguments at
         the donated positions.
     ValueError
-        If ``donate_argnums`` are negative or repeated, ``max_traces`` is less than 1, ``check`` is
-        negative, or ``compile`` is neither ``"when it pays"`` nor ``"now"``.
+        If ``donate_argnums`` are negative or repeated, ``max_traces`` is less than 1, or ``check``
+        is negative.
 
     >>> import fdbr, numpy as np
-    >>> @fdbr.jit(reproducible=True)
+    >>> @fdbr.jit
     ... def f(x):
     ...     return x * 2 if x > 0 else -x
     >>> f(1.5), f(-1.0), f(2.5)
@@ -150,8 +135,6 @@ def jit(
             jit,
             donate_argnums=donate_argnums,
             max_traces=max_traces,
-            reproducible=reproducible,
-            compile=compile,
             check=check,
         )
     if not callable(f):
@@ -164,16 +147,7 @@ def jit(
             "fdbr.jit: donate_argnums must be different positions, counted from 0, got "
             f"{donate_argnums}"
         )
-    if not isinstance(reproducible, bool | np.bool_):
-        raise TypeError(
-            f"fdbr.jit: reproducible must be True or False, not {describe(reproducible)}"
-        )
-    if compile not in _WHEN:
-        raise ValueError(
-            f"fdbr.jit: compile must be {' or '.join(map(repr, _WHEN))}, not {compile!r}"
-        )
-    waits, now = bool(reproducible), compile == "now"
-    settings = functools.partial(Code, waits=waits or now), bound, given, waits, now
+    settings = Code, bound, given
     every = _check_every(check)
     return Checked(every, f, *settings) if every else Jitted(f, *settings)
 

@@ -4,22 +4,20 @@ The call is a higher-order primitive with a reverse rule alone.  Under other tra
 where no program is to be captured, it is declined, and the function itself is called.
 """
 
-import time
+import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fdbr import tree
 from fdbr.compiler.capture.signature import sign, unflatten_arguments
-from fdbr.compiler.engine.budget import UNLIMITED
-from fdbr.compiler.engine.cache import Cache, failure_of, is_meant
+from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
+from fdbr.compiler.engine.lookup import Cache, failure_of, is_meant
 from fdbr.compiler.engine.outputs import published
 from fdbr.compiler.engine.partition import Partition
-from fdbr.compiler.engine.specializations import EARLY, Specialization
-from fdbr.compiler.engine.tiers import Code
+from fdbr.compiler.engine.specialization import Specialization
 from fdbr.compiler.ir.program import Kind, Program
 from fdbr.core.array_modules import protect
 from fdbr.core.collective_log import refusing_collectives
@@ -68,8 +66,6 @@ class Differentiated:
         Those of the jitted function.
     leaves, structure
         The arguments.
-    waits
-        Whether it is compiled before it runs.
 
     Attributes
     ----------
@@ -83,10 +79,8 @@ class Differentiated:
         compiler: Callable[..., Code],
         leaves: list[Any],
         structure: Any,
-        waits: bool,
     ) -> None:
         self.cache = cache
-        self.waits = waits
         self.entry: Specialization | None = None
         self.form: Any = None
         self.compiler = compiler
@@ -123,17 +117,9 @@ class Differentiated:
         used = entry.wanted
         if used is not None:
             entry = self.cache.entry((used, *kinds), values, self.structure)
-            entry.budget = self.entry.budget
-        if not self.waits and entry.runs_eagerly():
-            raise DeclinedError
-        start = time.perf_counter()
         moving = [_kept(trace, value) for value in entry.moving_leaves(values)]
         outs, compiled, why = entry.replay(moving, self.cache.bound)
         if compiled is None and why:
-            budget = self.entry.budget
-            if not (self.waits or budget.steps_to_capture()):
-                entry.skip(EARLY)
-                raise DeclinedError
             compiled = self._capture(entry, used, why)
             moving = [_kept(trace, value) for value in entry.moving_leaves(values)]
             try:
@@ -143,10 +129,6 @@ class Differentiated:
                     raise
                 entry.skip(f"a replay raised {type(error).__name__}")
                 raise DeclinedError from error
-            finally:
-                entry.captured(time.perf_counter() - start)
-        elif compiled is not None:
-            entry.replayed(compiled, time.perf_counter() - start)
         if compiled is None:
             raise DeclinedError
         form = self.form = compiled.form
@@ -178,7 +160,6 @@ class Differentiated:
                     lambda traced: partition.capture(entry.filled(self.values, traced)),
                     self.values,
                     self.structure,
-                    UNLIMITED,  # a run that is cut off would have to be made once more
                 )
             except Exception as error:
                 if is_meant(error):
@@ -197,11 +178,11 @@ class Differentiated:
             entry.skip(entry.obstacle)
             return None
         found.program = programs[0]
-        compiler = partial(Code, waits=False) if found.obstacle else self.compiler
-        form = Form(partition, structure, compiler(programs[1]))
-        code = compiler(programs[0], alone=False)
+        interpreted = sys.maxsize if found.obstacle else 0  # it is for this call only
+        form = Form(partition, structure, self.compiler(programs[1], interpreted=interpreted))
+        code = self.compiler(programs[0], interpreted=interpreted)
         compiled = CompiledTrace(found, code, captures, form, why)
-        if not found.obstacle:  # else it is for this call alone: what the run did is done
+        if not found.obstacle:
             entry.add(compiled)
         return compiled
 
@@ -225,7 +206,7 @@ class Differentiated:
                 return self._vjp_of_function(partition, cotangents)
             seeds = [_seed(ct, kind) for ct, kind in pairs if kind is not None]
             try:
-                return self._spread(partition, form.code.run(*residuals, *seeds))
+                return self._spread(partition, form.code.run_or_step(*residuals, *seeds))
             except Exception as error:  # the function itself raises it better
                 if is_interrupt(error):
                     raise

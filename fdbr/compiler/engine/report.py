@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
-from fdbr.compiler.engine.specializations import EARLY, Specialization
+from fdbr.compiler.engine.specialization import Specialization
 from fdbr.compiler.ir.program import Program
 
 __all__ = ["Kept", "Report", "report_of"]
@@ -24,17 +24,13 @@ class Kept:
     answers
         The outcomes that Python control flow got, which guards check.
     steps
-        The numbers of steps as captured and after the passes; equal until the passes have run.
-    compiled
-        Whether it has gone through the passes.
+        The numbers of steps as captured and after the passes.
     seconds
         The time that the passes took, without the compilation of kernels.
-    waiting
-        The number of kernels that are not compiled yet; NumPy runs in their place.
     kernels
-        The number of all kernels.
+        The number of kernels.
     code_bytes
-        The size of the machine code of the compiled kernels.
+        The size of the machine code of the kernels.
     kernel_seconds
         The time that compiling these took; 0 if they were found in the cache on disk.
     memory
@@ -52,9 +48,7 @@ class Kept:
     arguments: tuple[str, ...]
     answers: tuple[Any, ...]
     steps: tuple[int, int]
-    compiled: bool
     seconds: float
-    waiting: int
     kernels: int
     code_bytes: int
     kernel_seconds: float
@@ -92,23 +86,19 @@ class Report:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether one of the programs runs with all its kernels compiled."""
-        return any(kept.compiled and not kept.waiting for kept in self.traces)
+        """Whether there is a program that runs as compiled code."""
+        return any(not kept.defect for kept in self.traces)
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {_count(len(self.traces), 'trace')}"]
         for number, kept in enumerate(self.traces, 1):
             before, after = kept.steps
             lines.append(f"{number}. for {_short(kept.arguments)}, {kept.why}")
-            how = f"{after} after the passes" if kept.compiled else "not compiled so far"
-            how = f"not compiled, as {kept.defect}" if kept.defect else how
-            how += (
-                f" ({_count(kept.waiting, 'kernel')} not compiled so far)" if kept.waiting else ""
-            )
+            how = f"not compiled, as {kept.defect}" if kept.defect else f"{after} after the passes"
             lines.append(
                 f"   {_count(before, 'step')}, {how}, replayed {_count(kept.runs, 'time')}"
             )
-            if kept.compiled:
+            if not kept.defect:
                 lines.append(f"   {_costs(kept)}")
             if kept.answers:
                 lines.append(f"   guards: {_short(kept.answers)}")
@@ -117,11 +107,6 @@ class Report:
         if self.eager:
             lines.append(f"run without a trace {_count(self.eager, 'time')}:")
             lines += [f"   {obstacle}" for obstacle in self.obstacles]
-        if EARLY in self.obstacles and not self.is_compiled:
-            lines.append(
-                "no call has used compiled code: fdbr.jit(f, compile='now') compiles in the first "
-                "call"
-            )
         return "\n".join(lines)
 
 
@@ -193,9 +178,7 @@ def _kept(compiled: CompiledTrace) -> Kept:
         tuple(str(variable.kind) for variable in compiled.raw.inputs),
         compiled.answers,
         (len(compiled.raw.steps), len(compiled.program.steps)),
-        compiled.code.optimised and not compiled.code.defect,
         compiled.code.seconds,
-        compiled.code.waiting(),
         len(compiled.code.sources),
         code_bytes,
         kernel_seconds,

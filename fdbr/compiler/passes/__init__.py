@@ -1,14 +1,25 @@
-"""Passes: functions from program to program."""
+"""Passes: functions from program to program, and the order in which they run."""
 
+from fdbr.compiler.backend import fuse_operations, lay_out
 from fdbr.compiler.ir.program import Program
 from fdbr.compiler.passes.batch_matmuls import batch_matmuls
+from fdbr.compiler.passes.bias_fusion import fuse_biases
 from fdbr.compiler.passes.constant_folding import fold_constants
 from fdbr.compiler.passes.cse import cse
 from fdbr.compiler.passes.dce import dce
+from fdbr.compiler.passes.decompose import decompose, expand
+from fdbr.compiler.passes.donate import donate
+from fdbr.compiler.passes.fuse_small import fuse_small
+from fdbr.compiler.passes.loop_fusion import fuse_loops
+from fdbr.compiler.passes.lower_loops import lower_loops
+from fdbr.compiler.passes.rematerialize import rematerialize
+from fdbr.compiler.passes.roll_loops import roll_loops
 from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.simplify import simplify
+from fdbr.compiler.passes.sum_rows import sum_rows
 
 __all__ = [
+    "PASSES",
     "batch_matmuls",
     "dce",
     "fold_constants",
@@ -50,3 +61,21 @@ def _cleaned(program: Program) -> Program:
         if program is simpler:
             break
     return program
+
+
+PASSES = (
+    lower_loops,  # loops become steps of kernels, or programs of their own
+    roll_loops,  # steps that repeat become a loop
+    expand,  # steps with a program of their own become its steps
+    lay_out,  # arrays get the memory layout that the back end's kernels prefer
+    decompose,  # operations become those that can be fused
+    optimise,  # the algebraic passes
+    fuse_operations,  # steps become operations of the back end
+    fuse_biases,  # products take the sums that follow them
+    fuse_loops,  # elementwise steps and reductions become kernels
+    rematerialize,  # cheap results are computed again instead of stored
+    fuse_small,  # steps on small arrays become kernels
+    sum_rows,  # sums along rows become products
+    donate,  # results take the memory of donated arguments
+)
+"""The passes, in their order."""

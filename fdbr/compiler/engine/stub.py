@@ -82,7 +82,7 @@ def call_stub_of(
         return NEVER
     writer.check_captures(compiled)
     outs = writer.run(compiled, donation)
-    writer.publish(compiled.code.running, outs)
+    writer.publish(compiled.code.program, outs)
     result = tree.unflatten(compiled.form, [_Mark(name) for name in outs])
     writer.lines.append(f"return {writer.rebuilt(result)}")
     return writer.compiled_stub()
@@ -232,9 +232,9 @@ class _Writer:
         """Emit the run of the program; return the names of the outputs."""
         outs = [f"o{i}" for i in range(len(compiled.program.outputs))]
         left = "".join(f"{out}, " for out in outs) or "none"
-        run, counter = self.scope.name(compiled.run), self.scope.name(compiled.counter)
+        run, counter = self.scope.name(compiled.code.run), self.scope.name(compiled.counter)
         if self.held:
-            self._run_donated(f"{left} = {run}", compiled.code.running, donation)
+            self._run_donated(f"{left} = {run}", compiled.code.program, donation)
         else:
             self.lines += [
                 f"try: {left} = {run}({', '.join(self.moving)})",

@@ -1,11 +1,9 @@
 """`Jitted`, which captures programs of a function and replays them."""
 
-import atexit
 import contextlib
 import inspect
 import logging
 import sys
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,24 +14,21 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import attrs
 
 from fdbr import tree
-from fdbr.compiler.backend import is_busy
 from fdbr.compiler.capture.signature import flatten_arguments, sign, unflatten_arguments
-from fdbr.compiler.engine.budget import UNLIMITED
-from fdbr.compiler.engine.cache import Cache, failure_of, is_meant, suppress_errors
-from fdbr.compiler.engine.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
+from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.donation import Donation
+from fdbr.compiler.engine.lookup import Cache, failure_of, is_meant
 from fdbr.compiler.engine.outputs import published
 from fdbr.compiler.engine.pullback import DeclinedError, Differentiated, Form
 from fdbr.compiler.engine.report import Report, report_of
-from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
-from fdbr.compiler.engine.tiers import Code
+from fdbr.compiler.engine.specialization import Specialization
+from fdbr.compiler.engine.stub import NEVER, NO_FIT, CallStub, call_stub_of
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program
 from fdbr.core.collective_log import log_of_collectives, rewind
 from fdbr.core.effects import Callbacks, without_effects
 from fdbr.core.observation import hook
-from fdbr.core.tape import entries
 from fdbr.core.tracer import Tracer, follows_runs, running
 from fdbr.errors.checks import is_interrupt, named_as
 from fdbr.errors.public import public
@@ -48,7 +43,6 @@ _disabled: ContextVar[bool] = ContextVar("disabled", default=False)
 _log = logging.getLogger("fdbr.jit")
 _NO_LAST: Any = (NEVER, None, None)
 _MAX_ERRORS = 64  # errors of the function itself that are remembered; bounds the memory
-_LOOKUP_SHARE = 0.01  # share of a call from which on the look-up of traces is worth skipping
 
 
 @attrs.frozen(eq=False)
@@ -61,8 +55,6 @@ class _Call:
         The hashable key of their structure and avals.
     traced
         Whether a transformation traces one of them.
-    start
-        When the call began.
     """
 
     args: tuple[Any, ...]
@@ -71,7 +63,6 @@ class _Call:
     structure: Any
     signature: tuple[Any, ...]
     traced: bool
-    start: float
 
 
 class Jitted(Generic[P, R]):
@@ -83,10 +74,8 @@ class Jitted(Generic[P, R]):
         The function.
     code
         The factory of `Code` from a program.
-    max_traces, donate_argnums, reproducible
+    max_traces, donate_argnums
         See `jit`.
-    now
-        Whether it is compiled in the first call.
     """
 
     def __init__(
@@ -95,19 +84,15 @@ class Jitted(Generic[P, R]):
         code: Callable[..., Code],
         max_traces: int,
         donate_argnums: tuple[int, ...] = (),
-        reproducible: bool = False,
-        now: bool = False,
     ) -> None:
         named_as(f)(self)
         self._f = f
         self._code = code
-        self._waits, self._now = reproducible, reproducible or now
         self._cache = Cache(f, max_traces)
         self._donation = Donation(self._cache.name, donate_argnums)
         self._last: Any = _NO_LAST
         self._ordered = _observes_order(f)
-        self._settings = max_traces, donate_argnums, reproducible, now
-        _known.add(self)
+        self._settings = max_traces, donate_argnums
         self._harvested: Any = None  # the jitted function that also returns harvested marks
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -159,43 +144,35 @@ class Jitted(Generic[P, R]):
             return self._call_looked_up(args, kwargs)
 
     def _call_looked_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        start = time.perf_counter()
         self._donation.check(args)
         if self._last is not _NO_LAST:
             self._cache.use(self._last[1])  # call stubs do not record their use
-        call = self._flattened(args, kwargs, start)
+        call = self._flattened(args, kwargs)
         if call.traced:
             inside = self._differentiated(call)
             try:
                 return inside.result()
             except DeclinedError:  # the outer transformation must trace the function itself
-                pass
-            return self._run_timed(inside.entry, args, kwargs)
+                rewind(last=True)
+                return self._f(*args, **kwargs)
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
-        if entry.heavy is None:
-            entry.heavy = self._donation.is_large(args)
-        if entry.heavy and entry.traces:
+        if self._donation.argnums and entry.traces:
             result = self._replay_donated(entry, call)
             if type(result) is not GuardFailure:
                 return result
-            call = self._flattened(args, kwargs, start)
-        if not (self._waits or entry.heavy) and entry.runs_eagerly():
-            result = self._run_eagerly(entry, call)
-        else:
-            result = self._replay(entry, call)
+            call = self._flattened(args, kwargs)
+        result = self._replay(entry, call)
         self._donation.take(args)
         return result
 
     def _differentiated(self, call: _Call) -> Differentiated:
-        return Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
+        return Differentiated(self._cache, self._code, call.leaves, call.structure)
 
-    def _flattened(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], start: float = 0.0
-    ) -> _Call:
+    def _flattened(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         if not self._ordered:
             kwargs = dict(sorted(kwargs.items()))
         leaves, structure = flatten_arguments(args, kwargs, self._cache.readers)
-        return _Call(args, kwargs, leaves, structure, *sign(structure, leaves), start)
+        return _Call(args, kwargs, leaves, structure, *sign(structure, leaves))
 
     def _replay_donated(self, entry: Specialization, call: _Call) -> Any:
         """Replay the last trace with donated buffers reused in place.
@@ -203,52 +180,35 @@ class Jitted(Generic[P, R]):
         The result is a `GuardFailure` if the trace does not hold; then the arguments are unchanged.
         """
         trace = entry.traces[0]
-        run = trace.run
-        if trace.over is None or trace.over[0] is not run:
-            stub = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
-            trace.over = run, stub
-        stub = trace.over[1]
+        stub = self._stub_of(trace, call)
         call.leaves.clear()  # an array is overwritten only if the arguments hold its only reference
         rewind()
         result = stub(call.args, call.kwargs)
-        if type(result) is GuardFailure:
-            return result
-        if trace.stub is None and trace.code.is_best(entry.budget.eager):
-            trace.stub = self._with_collective_log(stub) if trace.meets else stub
-        if trace.stub is not None:
-            self._last = trace.stub, entry, trace
-        entry.replayed(trace, time.perf_counter() - call.start)
+        if type(result) is not GuardFailure:
+            self._last = stub, entry, trace
         return result
+
+    def _stub_of(self, trace: CompiledTrace, call: _Call) -> CallStub:
+        if trace.stub is None:
+            stub = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
+            trace.stub = self._with_collective_log(stub) if trace.meets else stub
+        return trace.stub
 
     def _replay(self, entry: Specialization, call: _Call) -> Any:
         """Replay the trace that holds, else capture a new one or run the function itself."""
-        moving, budget = entry.moving_leaves(call.leaves), entry.budget
+        moving = entry.moving_leaves(call.leaves)
         outs, trace, why = entry.replay(moving, self._cache.bound)
         if trace is not None:
-            if trace.stub is None and trace.code.is_best(budget.eager):
-                stub = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
-                trace.stub = self._with_collective_log(stub) if trace.meets else stub
-            if trace.stub is not None:
-                self._last = trace.stub, entry, trace
-            result = tree.unflatten(trace.form, published(outs, moving))
-            entry.replayed(trace, time.perf_counter() - call.start)
-            return result
+            self._last = self._stub_of(trace, call), entry, trace
+            return tree.unflatten(trace.form, published(outs, moving))
         self._last = _NO_LAST
-        if entry.traces:
-            budget.spend(time.perf_counter() - call.start)
-        heavy = entry.heavy and not entry.traces
-        limit = UNLIMITED if self._now or heavy else budget.steps_to_capture()
-        if not (why and limit):
-            if why:
-                entry.skip(EARLY)
-            return self._run_eagerly(entry, call)
-        start = time.perf_counter()
-        result = self._capture(entry, call, why, limit)
-        if heavy:
-            budget.ran(time.perf_counter() - start)
-        else:
-            entry.captured(time.perf_counter() - start)
-        return result
+        if why:
+            return self._capture(entry, call, why)
+        rewind(last=True)
+        if self._donation.argnums:
+            # The caller's nodes lose their donated arrays, so the function gets nodes of its own.
+            return self._call_function(call)
+        return self._f(*call.args, **call.kwargs)
 
     def _with_collective_log(self, stub: CallStub) -> CallStub:
         """Wrap a call stub with collectives so that a failed guard does not repeat them.
@@ -270,65 +230,8 @@ class Jitted(Generic[P, R]):
 
         return remembering
 
-    def _run_eagerly(self, entry: Specialization, call: _Call) -> Any:
-        """Run the function itself, and record how long it took.
-
-        If looking traces up is a relevant part of that, the next calls skip it.
-        """
-        if entry.runs_traced and entry.obstacle != TWICE:
-            return self._run_as_captured(entry, call)
-        if self._donation.argnums:
-            # The caller's nodes lose their donated arrays, so the function gets nodes of its own.
-            return self._run_timed(entry, *unflatten_arguments(call.structure, call.leaves))
-        lookup = time.perf_counter() - call.start
-        result = self._run_timed(entry, call.args, call.kwargs)
-        eager, seconds = entry.budget.eager, entry.eager_seconds()
-        if lookup > _LOOKUP_SHARE * eager and seconds > eager:
-            entries = list(self._cache.specializations.values())
-            if not any(other.traces for other in entries if other is not entry):
-                self._last = self._eager_stub(entry, seconds), entry, None
-        return result
-
-    def _run_timed(
-        self, entry: Specialization | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        rewind(last=True)
-        before, start = entries(), time.perf_counter()
-        result = self._f(*args, **kwargs)
-        if entry is not None:
-            seconds = time.perf_counter() - start
-            entry.budget.ran(seconds, entries() - before, disturbed=is_busy())
-        return result
-
-    def _eager_stub(self, entry: Specialization, seconds: float) -> CallStub:
-        """Return a call stub that runs the function itself for some seconds, then fits no call."""
-        f, taken, runs = self._f, 0.0, 0
-
-        def stub(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            nonlocal taken, runs
-            if taken > seconds:
-                if runs:  # the stub may be called again before it is replaced
-                    entry.budget.ran(taken / runs, runs=runs, disturbed=is_busy())
-                    runs = 0
-                return NO_FIT
-            entry.eager += 1
-            start = time.perf_counter()
-            result = f(*args, **kwargs)
-            taken += time.perf_counter() - start
-            runs += 1
-            return result
-
-        return stub
-
-    def _capture(
-        self,
-        entry: Specialization,
-        call: _Call,
-        why: str,
-        limit: int = UNLIMITED,
-        runs: bool = True,
-    ) -> Any:
-        """Capture at most ``limit`` steps of a run; return its result if it ``runs`` to the end."""
+    def _capture(self, entry: Specialization, call: _Call, why: str, runs: bool = True) -> Any:
+        """Capture a run and compile it; if it ``runs``, return what the compiled code gives."""
         form: Any = None
         leaves, structure = call.leaves, call.structure
         donated = self._donation.positions(call.args)
@@ -341,77 +244,55 @@ class Jitted(Generic[P, R]):
             return found
 
         # Where ranks communicate, the collectives run in the program, for the bits of later calls.
-        rehearsed = runs and self._waits and follows_runs()
-        has_effects = runs and not rehearsed
+        rehearsed = not runs or follows_runs()
         failure: Exception | None = None
         with Callbacks() as callbacks:
-            with contextlib.nullcontext() if has_effects else without_effects():
+            with without_effects() if rehearsed else contextlib.nullcontext():
                 try:
-                    found = self._cache.capture(entry, run, leaves, structure, limit)
+                    found = self._cache.capture(entry, run, leaves, structure)
                 except Exception as error:
                     if not runs or is_meant(error):
                         raise
                     failure = error
+            callbacks.begin_anew()
             if failure is not None:
-                callbacks.begin_anew()
                 try:
                     return self._run_after_error(entry, call, failure)
                 finally:
                     del failure  # its traceback refers to this frame
             if found is None:
-                callbacks.begin_anew()
                 return self._call_function(call) if runs else None
             captured, captures = found
-            if not captured.obstacle or captured.is_setup:
-                positions = range(len(leaves)) if entry.moving is None else entry.moving
-                pairs = zip(positions, captured.program.inputs, strict=False)
-                given = frozenset(v for i, v in pairs if i in donated)
-                captured.program = attrs.evolve(captured.program, donated=given)
-                code = self._code(captured.program, alone=False)
-                if not captured.obstacle:
-                    steps = len(captured.program.steps)
-                    _log.info("%s: traced %d steps; %s", self._cache.name, steps, code.state)
-                    entry.add(CompiledTrace(captured, code, captures, form, why))
-                if runs and self._waits:
-                    moving = entry.moving_leaves(leaves)
-                    rewind()
-                    callbacks.begin_anew()
-                    # If it fails, the function fails for the same arguments, and runs below.
-                    with suppress_errors():
-                        return tree.unflatten(form, published(code.run_or_step(*moving), moving))
-            if rehearsed:
-                return self._call_function(call)
-            entry.runs_traced = self._waits
-            return tree.unflatten(form, captured.result)
-
-    def _run_as_captured(self, entry: Specialization, call: _Call) -> Any:
-        """Run the function traced, as in a capture, to get the same bits as the capture gave."""
-        form: Any = None
-
-        def run(traced: list[Any]) -> list[Any]:
-            nonlocal form
-            found, form = tree.flatten(
-                self._cache.call_checked(entry.filled(call.leaves, traced), call.structure)
+            if captured.obstacle:
+                if rehearsed:
+                    return self._call_function(call) if runs else None
+                return tree.unflatten(form, captured.result)
+            captured.result.clear()  # memory that the compiled code may take
+            positions = range(len(leaves)) if entry.moving is None else entry.moving
+            pairs = zip(positions, captured.program.inputs, strict=False)
+            given = frozenset(v for i, v in pairs if i in donated)
+            captured.program = attrs.evolve(captured.program, donated=given)
+            code = self._code(captured.program)
+            _log.info(
+                "%s: traced %d steps and compiled them in %.2g s",
+                self._cache.name,
+                len(captured.program.steps),
+                code.seconds,
             )
-            return found
-
-        leaves = call.leaves
-        moving = leaves if entry.moving is None else [leaves[i] for i in entry.moving]
-        failure: Exception | None = None
-        with Callbacks() as callbacks:
+            trace = CompiledTrace(captured, code, captures, form, why)
+            entry.add(trace)
+            if not runs:
+                return None
+            moving = entry.moving_leaves(leaves)
+            rewind()
             try:
-                result = self._cache.run_traced(run, moving)
-            except Exception as error:
-                if is_meant(error):
+                outs = code.run_or_step(*moving)
+            except Exception as error:  # the function raises it better, or a kernel rounds otherwise
+                if is_interrupt(error):
                     raise
-                failure = error
-            if failure is not None:
                 callbacks.begin_anew()
-                try:
-                    return self._run_after_error(entry, call, failure)
-                finally:
-                    del failure  # its traceback refers to this frame
-        return tree.unflatten(form, result)
+                return self._call_function(call)
+            return tree.unflatten(form, published(outs, moving))
 
     def _run_after_error(self, entry: Specialization, call: _Call, error: Exception) -> Any:
         """Return the function's own result, or raise its error, after its traced run has raised.
@@ -471,7 +352,6 @@ class Jitted(Generic[P, R]):
                 f"fdbr.jit: {self._cache.name} cannot be compiled for these arguments, and runs "
                 f"as it is: {entry.obstacle}"
             )
-        trace.code.finish()
         with without_effects(), contextlib.suppress(GuardFailure):  # kernels may round differently
             trace.code.rehearse(*entry.moving_leaves(leaves))
         return self
@@ -544,19 +424,6 @@ def disable_jit() -> Iterator[None]:
         yield
     finally:
         _disabled.reset(token)
-
-
-_known: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
-
-
-@atexit.register
-def _tell() -> None:
-    """Log the functions whose compiled code was not in use when the process ended."""
-    if _log.isEnabledFor(logging.INFO):
-        for jitted in list(_known):
-            report = jitted.report()
-            if report.eager + len(report.traces) and not report.is_compiled:
-                _log.info("the process ends before compiled code is in use for %s", report)
 
 
 def _origin_of(error: Exception) -> tuple[Any, ...]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backend import backend_of
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.signature import (
     Reader,
@@ -28,7 +27,7 @@ from fdbr.compiler.capture.tracing import Captured, capture
 from fdbr.compiler.capture.watch.captured_inputs import CapturedInput, Key
 from fdbr.compiler.capture.watch.captures import Captures, ImpureError, RandomStates
 from fdbr.compiler.engine.garbage_collection import collecting_seldom
-from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
+from fdbr.compiler.engine.specialization import MANY_SIZES, TWICE, Specialization
 from fdbr.core.array_modules import has_method
 from fdbr.core.collective_log import collectives_are_refused, rewind
 from fdbr.core.effects import effects_are_had
@@ -38,6 +37,7 @@ from fdbr.errors.checks import is_interrupt, is_refusal, name_of
 __all__ = ["Cache", "failure_of", "is_meant", "suppress_errors"]
 
 _clock = itertools.count(1)
+_MANY_SIZES = 3  # signatures that differ in sizes only, from which on a new one waits for a call
 _LONGEST = 400  # characters of a reason: an error message may contain a whole printed array
 
 
@@ -80,6 +80,9 @@ class Cache:
             self.use(entry)
             entry.told = self._told
             entry.family = tuple(map(_without_sizes, key))
+            known = list(self.specializations.values())  # a copy: other threads may add entries
+            if sum(other.family == entry.family for other in known) >= _MANY_SIZES:
+                entry.rests = MANY_SIZES
             for leaf in leaves:
                 if is_special(leaf):
                     entry.give_up(f"a {type(leaf).__name__} has operators of its own")
@@ -93,24 +96,8 @@ class Cache:
             if len(self.specializations) > self.bound:
                 pairs = list(self.specializations.items())  # a copy: other threads may add entries
                 self.specializations.pop(min(pairs, key=lambda pair: pair[1].used)[0], None)
-        elif not entry.traces:
-            self._adopt(entry)
         self.use(entry)
         return entry
-
-    def _adopt(self, entry: Specialization) -> None:
-        """Pay for the trace of arguments of new sizes where compiled code for others is in use.
-
-        It is called from the second call on: sizes that occur once are not traced.
-        """
-        for other in list(self.specializations.values()):
-            if other.family == entry.family and other.is_compiled:
-                entry.pays = True
-                other.count_calls()
-                program = other.traces[0].raw
-                prepare = backend_of(program).takes_to_prepare()
-                entry.budget.borrow(other.budget, len(program.steps), prepare)
-                return
 
     def _weak_reference(self, key: tuple[Any, ...], leaf: Any) -> Any:
         """Return a weak reference that drops the entry with its leaf; `None` for a strong leaf."""
@@ -142,9 +129,8 @@ class Cache:
         run: Callable[[list[Any]], list[Any]],
         leaves: Sequence[Any],
         structure: Any,
-        limit: int,
     ) -> tuple[Captured, Captures] | None:
-        """Capture a run of at most ``limit`` steps, and check that the function is pure.
+        """Capture a run, and check that the function is pure.
 
         Impure acts are found as far as they can be observed.  The result is `None` if the traced
         run behaved differently from an untraced one.
@@ -157,13 +143,13 @@ class Cache:
             if entry.inputs:
                 with suppress_errors():
                     whole = entry.with_inputs(run)
-                    found = self._capture_once(entry, whole, leaves, structure, limit)
+                    found = self._capture_once(entry, whole, leaves, structure)
                     if found is not None:
-                        if found[0].cut != limit and found[0].obstacle:
+                        if found[0].obstacle:
                             entry.withdraw_inputs()
-                        return self._record_outcome(entry, found, limit)
+                        return self._record_outcome(entry, found)
                 entry.withdraw_inputs()
-            found = self._capture_once(entry, run, leaves, structure, limit)
+            found = self._capture_once(entry, run, leaves, structure)
         except AbandonedError as error:
             if effects_are_had() or collectives_are_refused():
                 entry.refuse(str(error))
@@ -171,21 +157,19 @@ class Cache:
                 entry.waste(str(error))
                 entry.skip(entry.obstacle)
             return None
-        return None if found is None else self._record_outcome(entry, found, limit)
+        return None if found is None else self._record_outcome(entry, found)
 
+    @staticmethod
     def _record_outcome(
-        self, entry: Specialization, found: tuple[Captured, Captures], limit: int
+        entry: Specialization, found: tuple[Captured, Captures]
     ) -> tuple[Captured, Captures]:
         """Record why a capture gives no program, if it gives none, and return it."""
-        if found[0].cut == limit:
-            entry.budget.cut(limit)
-            entry.skip(EARLY)
-        elif found[0].is_setup:
-            entry.eager += 1
-            entry.waste(found[0].obstacle)
-        elif why := found[0].obstacle:
+        if why := found[0].obstacle:
             entry.waste(why)
-            entry.skip(why)
+            if found[0].is_setup:
+                entry.eager += 1
+            else:
+                entry.skip(why)
         return found
 
     @collecting_seldom()
@@ -195,7 +179,6 @@ class Cache:
         run: Callable[[list[Any]], list[Any]],
         leaves: Sequence[Any],
         structure: Any,
-        limit: int,
     ) -> tuple[Captured, Captures] | None:
         """Capture a run once.
 
@@ -216,7 +199,7 @@ class Cache:
         alone = not _has_other_threads()
         states = RandomStates(captures.generators)
         others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
-        kind = functools.partial(CaptureTrace, others=others, limit=limit)
+        kind = functools.partial(CaptureTrace, others=others)
         rewind()
         try:
             captured = capture(run, self.f, moving, captures.arrays, kind)
@@ -241,11 +224,6 @@ class Cache:
         if captures.traced:
             captured.obstacle = "it captures a value that an outer transformation traces"
         return captured, captures
-
-    def run_traced(self, run: Callable[[list[Any]], list[Any]], moving: Sequence[Any]) -> list[Any]:
-        """Return the result of a run that is traced only to get the same bits as a capture."""
-        rewind()
-        return capture(run, self.f, moving).result
 
     def _check_kept(self, captures: Captures) -> None:
         if (keeper := captures.keeper()) is not None:
