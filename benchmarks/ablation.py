@@ -14,7 +14,8 @@ from benchmarks import libraries, research, workloads
 from benchmarks.research import running
 from benchmarks.timing import interleaved
 from fdbr.compiler import Jitted
-from fdbr.compiler.engine.tiers import PASSES, Code
+from fdbr.compiler.engine.compile import Code
+from fdbr.compiler.passes import PASSES
 
 __all__ = ["main"]
 

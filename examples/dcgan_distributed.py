@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> float:
         distributed.average_gradients(comm), train.optim.adam(options.learning_rate, b1=0.5)
     )
 
-    @fdbr.jit(reproducible=True)
+    @fdbr.jit
     def step(state: Any, real: Any) -> Any:
         makes, judges, makes_opt, judges_opt, key = state
         key, shared = random.split(key)

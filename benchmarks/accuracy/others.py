@@ -89,7 +89,7 @@ def losses(name: str, count: int) -> Row:
 
     largest: dict[bool, list[float]] = {}
     worst: tuple[float, tuple[float, ...]] = (-1.0, ())
-    jit = fdbr.jit(everything, reproducible=True)
+    jit = fdbr.jit(everything)
     for jitted, run in ((False, everything), (False, in_large(everything)), (True, jit)):
         for operands in _operands(name, _differentiable(primitive), count):
             with np.errstate(all="ignore"):

@@ -83,7 +83,7 @@ def test_programs_of_another_module_go_through_all_passes_and_run_by_its_back_en
     both = fdbr.value_and_grad(f, argnums=(0, 1, 2))
     expected = both(*ARGS)
     given = tuple(map(shadow.asarray, ARGS))
-    jitted = fdbr.jit(both, reproducible=True)
+    jitted = fdbr.jit(both)
     for _ in range(2):
         found = jitted(*given)
         for ours, theirs in zip(fdbr.tree.leaves(found), fdbr.tree.leaves(expected), strict=True):
@@ -96,15 +96,15 @@ def test_what_is_asked_of_the_back_end_decides_what_is_fused(interpreter):
     given = tuple(map(shadow.asarray, ARGS))
     interpreter.pays_alone = lambda step: False
     f = lambda x, weight, bias: ops.sum(ops.exp(ops.sin(x) * weight), axis=-1)
-    fdbr.jit(f, reproducible=True)(*given)
+    fdbr.jit(f)(*given)
     (kernel,) = interpreter.kernels
     assert [step.primitive.name for step in kernel.steps] == ["sin", "multiply", "exp", "sum"]
     interpreter.is_elementwise = lambda step: step.primitive.name != "exp"
-    fdbr.jit(f, reproducible=True)(*given)
+    fdbr.jit(f)(*given)
     (kernel,) = interpreter.kernels
     assert [step.primitive.name for step in kernel.steps] == ["sin", "multiply"]
     interpreter.is_small = lambda step: step.primitive.facts.elementwise
-    fdbr.jit(lambda x: ops.exp(ops.cos(ops.sin(ops.sin(x)))), reproducible=True)(given[0])
+    fdbr.jit(lambda x: ops.exp(ops.cos(ops.sin(ops.sin(x)))))(given[0])
     assert isinstance(interpreter.programs[-1].steps[-1], Small)
 
 
@@ -126,7 +126,7 @@ def test_programs_say_on_which_module_and_device_they_run(interpreter, two_devic
 def test_programs_of_a_module_without_a_back_end_take_one_step_after_the_other(monkeypatch):
     monkeypatch.setattr(backend, "_backends", {np: CPU})
     given = tuple(map(shadow.asarray, ARGS))
-    jitted = fdbr.jit(normalised, reproducible=True)
+    jitted = fdbr.jit(normalised)
     np.testing.assert_allclose(shadow.to_numpy(jitted(*given)), normalised(*ARGS), rtol=1e-12)
     (program,) = jitted.programs()
     assert not any(isinstance(step, Fused | Small) for step in program.steps)

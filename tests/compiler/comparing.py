@@ -8,7 +8,7 @@ import numpy as np
 import fdbr
 from fdbr import tree
 from fdbr.compiler import Jitted
-from fdbr.compiler.engine.tiers import Code
+from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.passes import optimise
 
 ULPS = 8

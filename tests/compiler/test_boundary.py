@@ -406,7 +406,7 @@ def members(rows):
 def outcomes(source, expression, change, undo=""):
     """What each of six calls does, three before and three after a change; and the report."""
     module = made(source, expression)
-    jitted = fdbr.jit(module.f, reproducible=True)
+    jitted = fdbr.jit(module.f)
     found = []
 
     def call():
@@ -447,7 +447,7 @@ def test_what_is_taken_as_constant_stays_what_it_was_and_a_check_finds_it(member
     found, _ = outcomes(*member)
     assert "stale" in found
     module = made(*member[:2])
-    checked = fdbr.jit(module.f, reproducible=True, check=1)
+    checked = fdbr.jit(module.f, check=1)
 
     def changed_between_calls():
         checked(X)
@@ -459,7 +459,7 @@ def test_what_is_taken_as_constant_stays_what_it_was_and_a_check_finds_it(member
 
 
 def test_one_array_given_twice_runs_eagerly_where_identity_is_asked_for():
-    jitted = fdbr.jit(lambda x, y: x * (2.0 if x is y else 5.0), reproducible=True)
+    jitted = fdbr.jit(lambda x, y: x * (2.0 if x is y else 5.0))
     assert (jitted(X, X.copy()) == X * 5).all()
     assert (jitted(X, X) == X * 2).all()
     assert jitted.report().eager == 1

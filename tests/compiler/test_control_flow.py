@@ -197,8 +197,8 @@ def test_decisions_that_have_been_recorded_are_found_from_whichever_ran_last():
         return [one(a), one(b), one(c)]
 
     calls = [(a, b, c) for a in (-1.0, 1.0) for b in (-1.0, 1.0) for c in (-1.0, 1.0)]
-    jitted = assert_as_eager(f, *calls, *reversed(calls), *calls)
-    assert runs(jitted).count(2) == 8
+    jitted = assert_as_eager(f, *calls[1:], *reversed(calls), *calls[1:])
+    assert runs(jitted) == [2] * 7
 
 
 def test_past_the_bound_the_function_itself_runs():

@@ -9,7 +9,6 @@ from transforms.test_control_flow import SMOOTH
 import fdbr
 from compiler.comparing import ULPS, assert_same, optimised, plainly
 from fdbr import debug, ops
-from fdbr.compiler.engine.budget import UNLIMITED, Budget
 from fdbr.testing import assert_allclose
 
 FORMS = {
@@ -180,10 +179,9 @@ QUESTIONS = {
     batches=st.lists(
         st.lists(st.integers(-3, 3).map(float), min_size=4, max_size=4), min_size=1, max_size=3
     ),
-    limit=st.sampled_from([UNLIMITED]) | st.integers(1, 60),
 )
-def test_each_question_has_its_own_answer(form, questions, constants, batches, limit):
-    """Also where some are about constants, and where the capture is cut off among them."""
+def test_each_question_has_its_own_answer(form, questions, constants, batches):
+    """Also where some are about constants."""
 
     def f(x, c):
         out = x
@@ -195,11 +193,7 @@ def test_each_question_has_its_own_answer(form, questions, constants, batches, l
     shape = (4,) if form == "one batch" else (2, 2)
     fixed = np.reshape(constants, shape)
     whole = lambda x: several(x, fixed)
-    before, Budget.steps_to_capture = Budget.steps_to_capture, lambda self: limit
-    try:
-        jitted = plainly(whole)
-        for batch in [*batches, batches[0]]:
-            x = np.reshape(batch, shape)
-            assert_same(jitted(x), whole(x), ulps=0)
-    finally:
-        Budget.steps_to_capture = before
+    jitted = plainly(whole)
+    for batch in [*batches, batches[0]]:
+        x = np.reshape(batch, shape)
+        assert_same(jitted(x), whole(x), ulps=0)

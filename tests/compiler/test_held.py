@@ -15,7 +15,6 @@ import fdbr
 from fdbr import ops
 from fdbr.backends.cpu.exec.memory import workspaces
 from fdbr.backends.cpu.runtime import compiling, machine
-from fdbr.compiler.engine import tiers
 
 W = np.random.default_rng(0).normal(size=(64, 64))
 W.flags.writeable = False
@@ -144,7 +143,7 @@ def test_machine_code_goes_with_the_last_program_that_uses_it(monkeypatch):
     x = np.linspace(0.0, 1.0, 100)
 
     def jitted(number):
-        f = fdbr.jit(lambda x: np.sin(x + number) * np.exp(x) + number, reproducible=True)
+        f = fdbr.jit(lambda x: np.sin(x + number) * np.exp(x) + number)
         return f, f(x), f(x)
 
     gc.collect()
@@ -162,25 +161,19 @@ def test_machine_code_goes_with_the_last_program_that_uses_it(monkeypatch):
 
 
 def test_machine_code_that_is_found_on_disk_stays_as_long_as_a_program_uses_it():
-    before = tiers.set_patience(1e-12)
     x = np.linspace(0.0, 1.0, 100)
     make = lambda: fdbr.jit(lambda x: np.sin(x + 0.375) * np.exp(x * x) + 0.125)
-    try:
-        make().compile(x)
-        f = make()
-        for _ in range(5):
-            f(x)
-        (entry,) = f._cache.specializations.values()
-        code = entry.traces[0].code
-        if not code.optimised:
-            code.optimise()
-        compiling._recent.clear()
-        gc.collect()
-        assert code.sources
-        assert all(source in compiling._loaded for source in code.sources)
-        assert np.allclose(f(x), np.sin(x + 0.375) * np.exp(x * x) + 0.125)
-    finally:
-        tiers.set_patience(before)
+    make().compile(x)
+    f = make()
+    for _ in range(5):
+        f(x)
+    (entry,) = f._cache.specializations.values()
+    code = entry.traces[0].code
+    compiling._recent.clear()
+    gc.collect()
+    assert code.sources
+    assert all(source in compiling._loaded for source in code.sources)
+    assert np.allclose(f(x), np.sin(x + 0.375) * np.exp(x * x) + 0.125)
 
 
 def test_an_object_in_the_place_of_one_that_is_gone_is_another():
@@ -226,7 +219,7 @@ def test_a_full_disk_leaves_no_halves_and_no_errors(tmp_path, monkeypatch):
 _HANDLER = """
 import signal, threading, numpy as np, fdbr
 x = np.linspace(0.0, 1.0, 400_000)
-f = fdbr.jit(lambda x: np.sin(x) * np.exp(x) + np.cos(x), reproducible=True)
+f = fdbr.jit(lambda x: np.sin(x) * np.exp(x) + np.cos(x))
 want = f(x)
 calls = []
 
@@ -258,7 +251,7 @@ def test_without_a_home_or_with_a_folder_that_cannot_be_written_kernels_run(tmp_
         "import pathlib, numpy as np, fdbr\n"
         "def home(*_): raise RuntimeError('Could not determine home directory.')\n"
         "pathlib.Path.home = home\n"
-        "f = fdbr.jit(lambda x: np.sin(x) * np.exp(x), reproducible=True)\n"
+        "f = fdbr.jit(lambda x: np.sin(x) * np.exp(x))\n"
         "x = np.linspace(0.0, 1.0, 100)\n"
         "assert np.allclose(f(x), np.sin(x) * np.exp(x))\n"
     )

@@ -136,10 +136,9 @@ UNTRACEABLE = {
 
 
 @pytest.mark.parametrize("name", UNTRACEABLE)
-@pytest.mark.parametrize("reproducible", [False, True])
-def test_an_error_that_the_function_raises_only_when_it_is_traced_is_none(name, reproducible):
+def test_an_error_that_the_function_raises_only_when_it_is_traced_is_none(name):
     f = UNTRACEABLE[name]
-    jitted = fdbr.jit(f, reproducible=reproducible)
+    jitted = fdbr.jit(f)
     for x in (X, 2 * X, X):
         assert np.array_equal(jitted(x), f(x))
     report = jitted.report()
@@ -186,7 +185,7 @@ def test_numbers_of_python_are_weak_beside_arrays_whatever_is_taken_apart(name, 
                 desired = f(x, number) * 1
             except (TypeError, ValueError):  # of truth values
                 continue
-            jitted = fdbr.jit(lambda x, n: f(x, n) * 1, reproducible=True)
+            jitted = fdbr.jit(lambda x, n: f(x, n) * 1)
             found = [jitted(x, number) for _ in range(2)]
             assert found[0].dtype == found[1].dtype == desired.dtype
             assert np.allclose(found[0], desired, rtol=1e-2 if dtype == "float16" else 1e-6)
@@ -282,7 +281,7 @@ def test_pickling_leaves_the_traces_behind():
 
 def test_it_goes_to_other_processes():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.map(fdbr.jit(np.negative), [1.0, 2.0]) == [-1.0, -2.0]
+        assert pool.map(fdbr.jit(np.negative), [X[0], X[1]]) == [-X[0], -X[1]]
 
 
 def test_jitted_functions_are_static_leaves_and_fields():
@@ -329,9 +328,9 @@ def test_threads_may_call_one_jitted_function_at_once():
 def test_kinds_of_arguments_that_were_used_least_recently_are_dropped():
     jitted = fdbr.jit(lambda x: x * 2, max_traces=3)
     for n in (1, 2, 3, 1, 4, 1, 5):
-        assert_same(jitted(np.ones(n)), np.full(n, 2.0))
-    kinds = {kept.arguments: kept.runs for kept in jitted.report().traces}
-    assert kinds == {("float64[1]",): 2, ("float64[4]",): 0, ("float64[5]",): 0}
+        assert_same(jitted(np.ones((2,) * n)), np.full((2,) * n, 2.0))
+    kinds = {kept.arguments[0].count("2"): kept.runs for kept in jitted.report().traces}
+    assert kinds == {1: 2, 4: 0, 5: 0}
 
 
 def test_the_report_says_what_was_recorded_and_why():
@@ -432,13 +431,13 @@ def test_reductions_to_one_number_are_of_the_type_they_have_in_eager_mode(name, 
     if dtype == "complex64" and name == "max":
         pytest.skip("complex numbers have no order")
     x, f = np.ones((3, 4), dtype), getattr(fdbr.ops, name)
-    found, desired = fdbr.jit(f, reproducible=True)(x), f(x)
+    found, desired = fdbr.jit(f)(x), f(x)
     assert type(found) is type(desired)
     assert found == desired
 
 
 def test_the_report_says_which_axes_have_had_several_sizes_and_share_machine_code():
-    jitted = fdbr.jit(lambda w, x: np.sum(np.tanh(x @ w) ** 2), compile="now")
+    jitted = fdbr.jit(lambda w, x: np.sum(np.tanh(x @ w) ** 2))
     for length in (3, 5, 8):
         jitted(np.ones((3, 2)), np.ones((length, 3)))
     text = str(jitted.report())

@@ -108,7 +108,7 @@ FACTORED = {"linalg.det"}
 )
 def test_steps_outside_of_fused_kernels_give_the_bits_of_eager_mode(case):
     def test(args):
-        jitted = fdbr.jit(case.function, reproducible=True)
+        jitted = fdbr.jit(case.function)
         found, desired = jitted(*args), case.function(*args)
         steps = [step for program in jitted.programs() for step in program.steps]
         fused = not all(type(step) in (Instruction, Guard) for step in steps)

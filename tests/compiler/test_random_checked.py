@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fdbr
 from compiler.drawing import Drawing, Surroundings, program_of, random_arguments
 from fdbr.compiler.engine.checking import Checked
-from fdbr.compiler.engine.tiers import Code, set_patience
+from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.passes import optimise
 
 THOROUGH = settings.default.max_examples > 100
@@ -49,23 +49,18 @@ class Drawn:
     st.lists(st.sampled_from([1, 2, 3, 5, 8]), min_size=2, max_size=4),
     st.sampled_from([*FORMS, "gradients from outside"]),
     st.integers(0, 999),
-    st.booleans(),
 )
-def test_checked_calls_of_random_programs_find_no_difference(data, sizes, form, seed, waits):
+def test_checked_calls_of_random_programs_find_no_difference(data, sizes, form, seed):
     around = Surroundings(np.random.default_rng(seed), 1, np.float64)  # of any size
     drawing = Drawing(0, around)
     drawing.rng = Drawn(data.draw)
     f = FORMS.get(form, FORMS["values"])(program_of(drawing.block(4, 2)))
     kernels = seed % 32 == 0
     settings = {} if kernels else {"passes": (optimise,), "products": False}
-    jitted = Checked(1, f, functools.partial(Code, waits=waits, **settings), 64)
+    jitted = Checked(1, f, functools.partial(Code, **settings), 64)
     called = FORMS["gradients"](jitted) if form == "gradients from outside" else jitted
-    before = set_patience(0.0 if waits else 1e-9)  # else calls are eager, interpreted, compiled
-    try:
-        with np.errstate(all="ignore"):
-            for i, size in enumerate(sizes * (2 if waits else 4)):
-                called(*random_arguments(seed + i % 2, 1, size)[0])
-                if i % 2:
-                    around.change()
-    finally:
-        set_patience(before)
+    with np.errstate(all="ignore"):
+        for i, size in enumerate(sizes * 2):
+            called(*random_arguments(seed + i % 2, 1, size)[0])
+            if i % 2:
+                around.change()

@@ -154,27 +154,25 @@ def _impure(tick):
 
 NAMES = sorted(_impure(lambda: None))
 WAYS = {
-    "reproducible": lambda f: fdbr.jit(f, reproducible=True),
-    "default": fdbr.jit,
-    "of a gradient": lambda f: fdbr.jit(fdbr.grad(lambda x: f(x).sum()), reproducible=True),
-    "in jit": lambda f: fdbr.jit(fdbr.jit(f, reproducible=True), reproducible=True),
+    "jit": fdbr.jit,
+    "of a gradient": lambda f: fdbr.jit(fdbr.grad(lambda x: f(x).sum())),
+    "in jit": lambda f: fdbr.jit(fdbr.jit(f)),
 }
 
 
-def _in_gradient(f, reproducible):
-    jitted = fdbr.jit(f, reproducible=reproducible)
+def _in_gradient(f):
+    jitted = fdbr.jit(f)
     return fdbr.grad(lambda x: jitted(x).sum())
 
 
-WAYS["in a gradient"] = lambda f: _in_gradient(f, True)
-WAYS["in a gradient, by default"] = lambda f: _in_gradient(f, False)
+WAYS["in a gradient"] = _in_gradient
 
 
 @pytest.fixture
 def alone(monkeypatch):
     """A process without ranks, whatever the tests before have made in it.
 
-    Where ranks communicate, a reproducible first call runs twice, as docs/jit.md says.
+    Where ranks communicate, a first call runs twice, as docs/jit.md says.
     """
     monkeypatch.setattr(tracer, "_followed", False)
 
@@ -201,11 +199,10 @@ CHANGING = "gets gets_with_locks pops pops_left grows counts counts_on draws rea
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("reproducible", [True, False])
 @pytest.mark.parametrize("name", CHANGING)
-def test_what_each_call_changes_is_as_without_jit(name, reproducible):
+def test_what_each_call_changes_is_as_without_jit(name):
     f, ours = _impure(lambda: None)[name], _impure(lambda: None)[name]
-    jitted = fdbr.jit(ours, reproducible=reproducible)
+    jitted = fdbr.jit(ours)
     for i in range(CALLS):
         assert np.array_equal(jitted(X * (i + 1)), f(X * (i + 1)))
 
@@ -219,7 +216,7 @@ def test_an_error_of_the_function_itself_is_traced_twice_at_most_once():
             raise ValueError("no vectors")
         return x
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     counts = []
     for _ in range(6):
         before = len(ticks)
@@ -230,15 +227,14 @@ def test_an_error_of_the_function_itself_is_traced_twice_at_most_once():
     assert counts[1:] == [1] * 5
 
 
-@pytest.mark.parametrize("reproducible", [True, False])
-def test_callbacks_are_made_once_though_a_run_is_repeated(reproducible):
+def test_callbacks_are_made_once_though_a_run_is_repeated():
     seen = []
 
     def f(x):
         fdbr.debug.callback(seen.append, x.sum())
         return x * len(x.strides)  # which a traced value does not have
 
-    jitted = fdbr.jit(f, reproducible=reproducible)
+    jitted = fdbr.jit(f)
     for i in range(4):
         assert np.array_equal(jitted(X * i), X * i)
     assert seen == [2.0 * i for i in range(4)]
@@ -280,7 +276,7 @@ def _far(left):
 
 @pytest.mark.parametrize("make", [_set_up, _popping, _text, _far])
 def test_reproducible_calls_give_the_same_bits_though_the_function_is_run(make):
-    jitted = fdbr.jit(make(list(range(1000))), reproducible=True)
+    jitted = fdbr.jit(make(list(range(1000))))
     values = np.linspace(0.0, 1.0, 10_000)
     assert len({float(jitted(values)).hex() for _ in range(CALLS)}) == 1
 

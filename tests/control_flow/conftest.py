@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fdbr.compiler.engine.tiers import set_patience
+from fdbr.control_flow import body_tracing
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def peak() -> Callable[[Callable[[], Any]], int]:
 
 @pytest.fixture(scope="module")
 def compiled_at_once() -> Iterator[None]:
-    """Programs are compiled before they run for the first time."""
-    before = set_patience(0.0)
-    yield
-    set_patience(before)
+    """Bodies of eager loops are compiled before they run for the first time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_tracing, "_INTERPRETED", 0)
+        yield

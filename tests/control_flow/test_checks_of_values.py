@@ -50,7 +50,7 @@ def test_distributions_in_a_scan_leave_it_a_compiled_loop(family: Any, value: An
 
         return fdbr.scan(body, np.float64(0), x)[0]
 
-    jitted = fdbr.jit(run, compile="now")
+    jitted = fdbr.jit(run)
     np.testing.assert_allclose(jitted(X), run(X), rtol=1e-10)
     np.testing.assert_allclose(jitted(X), run(X), rtol=1e-10)
     assert "iteration by iteration" not in str(jitted.report())
@@ -84,7 +84,7 @@ def test_functions_that_check_values_leave_a_scan_a_compiled_loop(function: Any)
 
         return fdbr.scan(body, np.float64(0), (logits, labels))[0]
 
-    jitted = fdbr.jit(run, compile="now")
+    jitted = fdbr.jit(run)
     np.testing.assert_allclose(jitted(LOGITS, LABELS), run(LOGITS, LABELS), rtol=1e-10)
     assert "iteration by iteration" not in str(jitted.report())
 
@@ -97,7 +97,7 @@ def test_a_label_that_is_out_of_range_in_one_iteration_raises_the_error(label: i
 
         return fdbr.scan(body, np.float64(0), (LOGITS, labels))[0]
 
-    jitted, wrong = fdbr.jit(run, compile="now"), LABELS.copy()
+    jitted, wrong = fdbr.jit(run), LABELS.copy()
     wrong[2, 1] = label
     assert jitted(LABELS) == pytest.approx(run(LABELS))
     with pytest.raises(ValueError, match="for 3 classes"):
@@ -115,13 +115,13 @@ def total(x: Any) -> Any:
 
 
 def test_an_invalid_parameter_in_one_iteration_raises_the_error() -> None:
-    jitted, wrong = fdbr.jit(total, compile="now"), np.where(np.arange(12) == 5, -1, X)
+    jitted, wrong = fdbr.jit(total), np.where(np.arange(12) == 5, -1, X)
     np.testing.assert_allclose(jitted(X)[0], total(X)[0])
     np.testing.assert_array_equal(jitted(X)[1], 2 * X)  # no flag among the results
     with pytest.raises(ValueError, match="scale must be positive"):
         jitted(wrong)
     with pytest.raises(ValueError, match="scale must be positive"):
-        fdbr.jit(total, compile="now")(wrong)
+        fdbr.jit(total)(wrong)
     np.testing.assert_allclose(jitted(X)[0], total(X)[0])
 
 
@@ -140,7 +140,7 @@ def test_an_invalid_parameter_in_one_iteration_raises_the_error() -> None:
 )
 def test_checks_in_loops_under_transformations(transformed: Any) -> None:
     function = transformed(lambda s: total(s * X)[0])
-    jitted = fdbr.jit(function, compile="now")
+    jitted = fdbr.jit(function)
     np.testing.assert_allclose(jitted(1.5), function(1.5), rtol=1e-9)
     assert "iteration by iteration" not in str(jitted.report())
     with pytest.raises(ValueError, match="scale must be positive"):
@@ -155,7 +155,7 @@ def test_checks_in_a_while_loop_end_it() -> None:
 
         return fdbr.while_loop(lambda state: state[0] < n, body, (np.float64(0), np.float64(0)))[1]
 
-    jitted = fdbr.jit(run, compile="now")
+    jitted = fdbr.jit(run)
     for n in (0.0, 1.0, 5.0):
         np.testing.assert_allclose(jitted(n), run(n))
     assert "iteration by iteration" not in str(jitted.report())
@@ -177,7 +177,7 @@ def test_checks_in_nested_loops() -> None:
 
         return fdbr.scan(outer, np.float64(0), x)[0]
 
-    jitted = fdbr.jit(run, compile="now")
+    jitted = fdbr.jit(run)
     np.testing.assert_allclose(jitted(X), run(X), rtol=1e-10)
     assert "iteration by iteration" not in str(jitted.report())
     with pytest.raises(ValueError, match="must be positive"):
@@ -186,14 +186,14 @@ def test_checks_in_nested_loops() -> None:
 
 def test_one_example_with_an_invalid_parameter_raises_the_error() -> None:
     batched = fdbr.vmap(lambda s: total(s * X)[0])
-    for function in (batched, fdbr.jit(batched, compile="now")):
+    for function in (batched, fdbr.jit(batched)):
         function(np.array([1.0, 2.0]))
         with pytest.raises(ValueError, match="scale must be positive"):
             function(np.array([1.0, -2.0]))
 
 
 def test_a_loop_of_more_iterations_than_a_program_may_have_steps_is_compiled() -> None:
-    jitted = fdbr.jit(lambda x: total(x)[0], compile="now")
+    jitted = fdbr.jit(lambda x: total(x)[0])
     x = np.full(60_000, 0.5)
     np.testing.assert_allclose(jitted(x), 60_000 * D.Normal(0.0, 0.5).log_prob(1.0))
     assert "iteration by iteration" not in str(jitted.report())

@@ -85,7 +85,7 @@ def is_kernel(jitted: Any) -> bool:
 
 def compared(f: Any, *args: Any, dtype: Any = np.float64) -> Any:
     """The jitted function, after its results were compared with the function's."""
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     tolerance = 2e-5 if dtype == np.float32 else 1e-11
     with np.errstate(all="ignore"):
         expected = f(*args)
@@ -137,7 +137,7 @@ def test_a_gradient_goes_back_over_many_iterations() -> None:
         out = fdbr.while_loop(lambda c: c[0] < count, lambda c: (c[0] + 1, c[1] * x), (0.0, x / x))
         return out[1]
 
-    jitted = fdbr.jit(fdbr.grad(f), reproducible=True)
+    jitted = fdbr.jit(fdbr.grad(f))
     x, count = np.float64(1.0 + 1e-6), 100_000.0
     assert_allclose(jitted(x, count), count * x ** (count - 1), rtol=1e-9)
     assert is_kernel(jitted)
@@ -147,7 +147,7 @@ def test_values_that_are_nan_end_a_loop_as_in_python() -> None:
     def f(x: Any) -> Any:
         return fdbr.while_loop(lambda y: y < 100, lambda y: y * y - x, x * 1)
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     for x in (np.nan, np.inf, -np.inf, 2.5, 200.0):
         np.testing.assert_array_equal(jitted(np.float64(x)), f(np.float64(x)))
 
@@ -161,7 +161,7 @@ def test_integers_and_booleans_are_carried() -> None:
         first = (np.int64(0), np.int64(0), np.bool_(False), np.int32(1))
         return fdbr.while_loop(lambda c: c[0] < n, body, first)
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     for n in (0, 1, 50):
         with np.errstate(over="ignore"):
             for ours, theirs in zip(jitted(np.int64(n)), f(np.int64(n)), strict=True):
@@ -187,10 +187,10 @@ def test_integers_that_no_machine_word_holds_are_exact() -> None:
         body = lambda c: (c[0] + 1, c[1] * 3)
         return fdbr.while_loop(lambda c: c[0] < count, body, (0, 1))
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     for count in (0, 5, 50, 200):
         assert jitted(count) == (count, 3**count)
-    g = fdbr.jit(lambda n: fdbr.while_loop(lambda c: c > 7, lambda c: c - n, n), reproducible=True)
+    g = fdbr.jit(lambda n: fdbr.while_loop(lambda c: c > 7, lambda c: c - n, n))
     assert g(8) == 0
     assert g(1 << 70) == 0
 
@@ -200,7 +200,7 @@ def test_an_index_out_of_bounds_raises_the_error_of_python() -> None:
         body = lambda c: (c[0] + 1, c[1] + x[c[0]])
         return fdbr.while_loop(lambda c: c[0] < n, body, (np.int64(0), np.float64(0.0)))
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     x = np.arange(3.0)
     assert jitted(x, np.int64(3))[1] == 3.0
     assert is_kernel(jitted)
@@ -240,7 +240,7 @@ def test_integers_are_divided_as_numpy_divides_them() -> None:
         body = lambda c: (c[0] + 1, c[1] * 3 // m + c[0] % 4 - (-c[1]) // 5 % m)
         return fdbr.while_loop(lambda c: c[0] < 9, body, (0, n))
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     with np.errstate(all="ignore"):
         for n in (5, -17, 0):
             for m in (3, -7, 1, -1, 0):
@@ -254,7 +254,7 @@ def endless(x: Any) -> Any:
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to threads")
 def test_a_loop_that_never_ends_can_be_interrupted() -> None:
-    jitted = fdbr.jit(endless, reproducible=True)
+    jitted = fdbr.jit(endless)
     assert jitted(np.float64(-1.0)) == -1.0
     assert is_kernel(jitted)
     main = threading.get_ident()
@@ -279,7 +279,7 @@ def test_a_loop_inside_of_another_one_can_be_interrupted() -> None:
     def f(xs: Any) -> Any:
         return fdbr.scan(lambda c, x: (c + endless(x), c), np.float64(0.0), xs)
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     assert jitted(-np.ones(3))[0] == -3.0
     timer = threading.Timer(0.3, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
     timer.start()

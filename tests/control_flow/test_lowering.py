@@ -64,7 +64,7 @@ def test_a_scan_is_a_loop_with_its_values_gradients_and_batches(name, reverse, l
         (fdbr.vmap(f, (None, 0)), (init, batch)),
         (fdbr.vmap(fdbr.grad(loss, argnums=1), (None, 0)), (init, batch)),
     ):
-        jitted = fdbr.jit(function, reproducible=True)
+        jitted = fdbr.jit(function)
         assert_allclose(jitted(*args), function(*args), rtol=1e-11)
         assert lowered(jitted)
         assert "scan(" not in str(jitted.programs()[0])
@@ -74,7 +74,7 @@ def test_the_index_of_an_iteration_is_a_constant_of_the_loop():
     def f(x):
         return fdbr.fori_loop(3, 40, lambda i, x: x * 0.5 + i, x)
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     assert_allclose(jitted(np.ones(3)), f(np.ones(3)))
     (loop,) = lowered(jitted)
     assert [list(values) for values in loop.data] == [list(range(3, 40))]
@@ -86,7 +86,7 @@ def test_results_are_memory_of_their_own():
 
     a, b = np.ones(4), np.full(4, 2.0)
     wanted = f(a, b)
-    out = fdbr.jit(f, reproducible=True)(a, b)
+    out = fdbr.jit(f)(a, b)
     a[...] = b[...] = 0
     assert_allclose(out, wanted)
     one = fdbr.jit(lambda a, b: fdbr.scan(lambda c, x: ((c[1], c[0]), None), (a, b), ROWS[:1])[0])
@@ -108,5 +108,5 @@ def test_what_states_its_derivative_stays_a_scan(length):
     def f(x):
         return fdbr.scan(lambda c, x: (halved(c) + x, None), x, ROWS[:length])[0]
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     assert_allclose(jitted(ROWS[0]), f(ROWS[0]))

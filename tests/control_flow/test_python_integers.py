@@ -36,7 +36,7 @@ LOOPS = {
 
 
 def check(f, *args):
-    jitted = fdbr.jit(f, compile="now")
+    jitted = fdbr.jit(f)
     for _ in range(3):
         found, expected = fdbr.tree.leaves(jitted(*args)), fdbr.tree.leaves(f(*args))
         for a, b in zip(found, expected, strict=True):
@@ -65,6 +65,6 @@ def test_one_trace_holds_for_integers_of_all_sizes():
     def f(n, x):
         return fdbr.fori_loop(0, 3, lambda i, s: (s[0] * n + i, s[1] + x), (1, x))
 
-    jitted, x = fdbr.jit(f, compile="now"), np.float64(1.5)
+    jitted, x = fdbr.jit(f), np.float64(1.5)
     for n in (3, *LARGE, 2**40, -(2**31), 2**31, 7):
         assert jitted(n, x) == f(n, x)

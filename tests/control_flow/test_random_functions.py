@@ -1,6 +1,6 @@
 """Random functions with loops, branches and counters: jitted against eager, at many points."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,19 +10,10 @@ from hypothesis import settings
 import fdbr
 from control_flow.drawing import random_function
 from fdbr import ops, tree
-from fdbr.compiler.engine.tiers import set_patience
 
 COUNT = 400 if settings.default is not None and settings.default.max_examples > 100 else 3
 
 Function = Callable[[Any, Any], Any]
-
-
-@pytest.fixture(autouse=True)
-def captured_at_once() -> Iterator[None]:
-    """Calls are captured, whatever the budget is."""
-    before = set_patience(1e-12)
-    yield
-    set_patience(before)
 
 
 def _summed(f: Function) -> Function:

@@ -338,14 +338,13 @@ def test_a_condition_that_decides_is_recorded_iteration_by_iteration():
 
 
 @pytest.mark.parametrize("how", ["value", "gradient"])
-def test_reproducible_loops_give_the_same_bits_in_every_call(how):
+def test_loops_give_the_same_bits_in_every_call(how):
     xs = np.linspace(-1, 1, 40).reshape(20, 2)
-    f = fdbr.jit(WHOLE[how], reproducible=True)
+    f = fdbr.jit(WHOLE[how])
     first = fdbr.tree.leaves(f(W, H, xs))
     for _ in range(30):
         again = fdbr.tree.leaves(f(W, H, xs))
         assert [x.tobytes() for x in again] == [x.tobytes() for x in first]
-    assert f.report().traces[0].waiting == 0
 
 
 # --- jitted functions within transformations ---------------------------------------------

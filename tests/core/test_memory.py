@@ -84,7 +84,7 @@ def leaking(x, kept=[]):  # noqa: B006
 
 
 def jitted(f):
-    return fdbr.jit(f, reproducible=True)
+    return fdbr.jit(f)
 
 
 def turning(x):

@@ -116,7 +116,7 @@ def test_what_is_compiled_before_it_runs_has_its_effects_once(seen: list[Any]) -
         note(seen, x)
         return np.exp(x)
 
-    exact = fdbr.jit(f, reproducible=True)
+    exact = fdbr.jit(f)
     exact(1.0)
     exact(2.0)
     assert seen == [[1.0], [2.0]]

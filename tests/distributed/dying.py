@@ -56,7 +56,7 @@ def step_of(optimizer, comm, jitted):
     derivatives = fdbr.value_and_grad(loss, has_aux=True)
     update = optimizer.update
     if jitted:
-        derivatives, update = (fdbr.jit(f, reproducible=True) for f in (derivatives, update))
+        derivatives, update = (fdbr.jit(f) for f in (derivatives, update))
 
     def step(state, batch):
         key, own = random.split(state["key"])

@@ -12,7 +12,7 @@ from test_derivatives import agree, cases, loss, on_ranks, total
 import fdbr
 from fdbr import distributed as d
 from fdbr import ops
-from fdbr.compiler.engine import tiers
+from fdbr.compiler.engine import compile
 from fdbr.compiler.ir.check import check
 from fdbr.distributed import primitives
 
@@ -41,14 +41,12 @@ def _checked(run):
     return lambda program: check(run(program), program)
 
 
-@pytest.fixture(scope="module", autouse=True, params=["at once", "when it pays"])
-def compiles(request):
-    """When programs are compiled; every pass leaves one that keeps the rules."""
-    before = tiers.set_patience(0.0 if request.param == "at once" else 1.0)
+@pytest.fixture(scope="module", autouse=True)
+def checked():
+    """Every pass leaves a program that keeps the rules."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiers, "PASSES", tuple(map(_checked, tiers.PASSES)))
-        yield request.param
-    tiers.set_patience(before)
+        patch.setattr(compile, "PASSES", tuple(map(_checked, compile.PASSES)))
+        yield
 
 
 def compiled(f, *args):
@@ -89,9 +87,7 @@ def test_derivatives_of_jitted_functions_agree_with_those_of_one_process(case):
     agree([h for _, h in found], fdbr.hvp(lambda xs: total(name, root, xs), (xs,), (xs,)))
 
 
-def test_ranks_at_different_tiers_go_together(exchanged):
-    """One runs Python, one steps, one a compiled program, one a program for each turn."""
-
+def test_ranks_go_together_whether_they_jit_or_not(exchanged):
     def f(comm):
         def step(state, x):
             def cost(w):
@@ -107,8 +103,6 @@ def test_ranks_at_different_tiers_go_together(exchanged):
             run = fdbr.jit(step)
         elif comm.rank == 2:
             run = compiled(step, np.ones(3), np.ones(3))
-        elif comm.rank == 3:
-            run = fdbr.jit(step, reproducible=True)
         state, values = np.ones(3), []
         for i in range(6):
             state, value = run(state, np.arange(3.0) + i + comm.rank)
@@ -121,16 +115,13 @@ def test_ranks_at_different_tiers_go_together(exchanged):
     assert len(exchanged[0]) == 6 * 7
 
 
-@pytest.mark.parametrize("reproducible", [False, True])
-def test_decisions_on_what_came_are_taken_anew_without_asking_again(
-    exchanged, compiles, reproducible
-):
+def test_decisions_on_what_came_are_taken_anew_without_asking_again(exchanged):
     """Ranks decide differently, and what does not hold any more begins anew."""
 
     def f(comm):
         asked = []
 
-        @lambda f: fdbr.jit(f, reproducible=reproducible)
+        @fdbr.jit
         def step(x):
             total = d.all_reduce(x, comm)
             if total * (1 - 2 * comm.rank) > 0:
@@ -146,7 +137,7 @@ def test_decisions_on_what_came_are_taken_anew_without_asking_again(
             before = len(exchanged[comm.rank])
             found = float(step(x))
             asked.append((found, len(exchanged[comm.rank]) - before))
-        assert step.programs() or compiles == "when it pays"
+        assert step.programs()
         return asked
 
     first, second = ranks(f)

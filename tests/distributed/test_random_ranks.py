@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import distributed as d
 from fdbr import ops
-from fdbr.compiler.engine import tiers
 
 KEEPING = ("sum", "mean", "max", "broadcast", "ring", "all_to_all")
 
@@ -97,11 +96,7 @@ def test_ranks_that_run_in_different_ways_go_together(program, ways):
 
     if "v" in ways[:size]:  # it takes two derivatives, as all must
         ways[:] = ["v"] * 3
-    before = tiers.set_patience(0.0)
-    try:
-        found = d.run_in_threads(f, size, timeout=20)
-    finally:
-        tiers.set_patience(before)
+    found = d.run_in_threads(f, size, timeout=20)
     back = [-x for x in xs]
     for i, given_ in enumerate((xs, xs, back, xs)):
         expected = fdbr.grad(lambda xs: values(steps, users, xs) + 0.0 * ops.sum(xs[0]))(given_)

@@ -367,7 +367,7 @@ def by_vjp(f):
 
 def by_jit(f):
     """All calls of a jitted function: it writes into its argument at each of them, or at none."""
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     found = []
     for _ in range(4):
         v = V.copy()
@@ -386,8 +386,8 @@ TRANSFORMS = {
     "linearize": by_linearize,
     "vmap": by_vmap,
     "jit": by_jit,
-    "grad of jit": lambda f: fdbr.value_and_grad(fdbr.jit(f, reproducible=True))(V),
-    "jit of grad": lambda f: fdbr.jit(fdbr.value_and_grad(f), reproducible=True)(V),
+    "grad of jit": lambda f: fdbr.value_and_grad(fdbr.jit(f))(V),
+    "jit of grad": lambda f: fdbr.jit(fdbr.value_and_grad(f))(V),
     "grad of checkpoint": lambda f: fdbr.value_and_grad(fdbr.checkpoint(f))(V),
     "vmap of grad": lambda f: [
         part[1] for part in fdbr.vmap(fdbr.value_and_grad(f))(np.stack([V, V]))
@@ -442,7 +442,7 @@ def test_what_something_else_sees_is_an_error_under_grad(name):
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_nothing_else_sees_is_traced_by_jit(name):
-    jitted = fdbr.jit(program(HARMLESS[name], "+="), reproducible=True)
+    jitted = fdbr.jit(program(HARMLESS[name], "+="))
     jitted(V)
     assert jitted.programs()
 
@@ -456,7 +456,7 @@ def test_steps_that_jit_puts_off_are_no_other_names():
         return h, g
 
     v = np.linspace(0.0, 1.0, 600 * 600).reshape(600, 600)  # from 2**18 elements on
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     np.testing.assert_allclose(jitted(v), f(v), rtol=1e-12)
     assert jitted.programs()
 
@@ -666,7 +666,7 @@ def test_the_error_of_a_dtype_that_does_not_fit_is_numpys():
         n += 0.5 * x
         return n
 
-    for run in (f, fdbr.vmap(f), fdbr.jit(f, reproducible=True)):
+    for run in (f, fdbr.vmap(f), fdbr.jit(f)):
         with pytest.raises(np._core._exceptions._UFuncOutputCastingError, match="Cannot cast"):
             run(V.copy())
 
@@ -724,13 +724,12 @@ def writing(text):
 @pytest.mark.parametrize("text", ALL_WRITES)
 def test_a_jitted_function_writes_to_its_argument_at_every_call(text):
     f = writing(text)
-    for how in ({}, {"reproducible": True}):
-        jitted, v = fdbr.jit(f, **how), np.linspace(0.1, 2.0, 1600).reshape(40, 40)
-        w = v.copy()
-        for _ in range(150):
-            assert jitted(v) == pytest.approx(f(w))
-            assert np.array_equal(v, w)
-            v, w = v * 0.9 + 0.1, w * 0.9 + 0.1
+    jitted, v = fdbr.jit(f), np.linspace(0.1, 2.0, 1600).reshape(40, 40)
+    w = v.copy()
+    for _ in range(150):
+        assert jitted(v) == pytest.approx(f(w))
+        assert np.array_equal(v, w)
+        v, w = v * 0.9 + 0.1, w * 0.9 + 0.1
 
 
 @pytest.mark.parametrize("text", ALL_WRITES)

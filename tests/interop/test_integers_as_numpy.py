@@ -16,7 +16,7 @@ few = settings(max_examples=10, deadline=None)
 
 
 def jitted(function: Any, *args: Any) -> Any:
-    return fdbr.jit(function, compile="now")(*args)
+    return fdbr.jit(function)(*args)
 
 
 def same(found: Any, expected: Any) -> None:

@@ -118,7 +118,7 @@ _TRANSFORMED = {
     "grad": lambda f: lambda x: fdbr.grad(lambda x: ops.sum(f(x)))(x),
     "jvp": lambda f: lambda x: fdbr.jvp(f, (x,), (x,)),
     "vmap": lambda f: lambda x: fdbr.vmap(f)(np.stack([x, x])),
-    "jit": lambda f: fdbr.jit(f, compile="now"),
+    "jit": lambda f: fdbr.jit(f),
 }
 
 

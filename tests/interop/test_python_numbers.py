@@ -114,7 +114,7 @@ def check(f, *args):
     # docs/jit.md: numbers follow NumPy's rules where Python divides by zero
     if isinstance(expected, ZeroDivisionError):
         return
-    jitted = fdbr.jit(f, compile="now")
+    jitted = fdbr.jit(f)
     for call in ("first", "second"):
         found = outcome(jitted, *args)
         assert is_same(found, expected), (call, args, expected, found)
@@ -151,9 +151,9 @@ TRANSFORMED = {
     "grad": lambda f: lambda x, n: fdbr.value_and_grad(f, has_aux=True)(x, n)[0][1],
     "grad of both": lambda f: lambda x, n: fdbr.vjp(f, x, n, has_aux=True)[2],
     "jvp": lambda f: lambda x, n: fdbr.jvp(f, (x, n), (1.0, None), has_aux=True)[2],
-    "jit": lambda f: lambda x, n: fdbr.jit(f, compile="now")(x, n)[1],
+    "jit": lambda f: lambda x, n: fdbr.jit(f)(x, n)[1],
     "jit of grad": lambda f: (
-        lambda x, n: fdbr.jit(fdbr.value_and_grad(f, has_aux=True), compile="now")(x, n)[0][1]
+        lambda x, n: fdbr.jit(fdbr.value_and_grad(f, has_aux=True))(x, n)[0][1]
     ),
     "checkpoint": lambda f: lambda x, n: fdbr.checkpoint(f)(x, n)[1],
 }
@@ -170,7 +170,7 @@ def test_a_sequence_is_repeated_under_every_transformation(transform, n):
 
 
 def test_a_repeated_list_of_a_traced_number_has_its_derivative():
-    f = fdbr.jit(fdbr.grad(lambda x, n: ops.sum(ops.stack([x] * n) ** 2)), compile="now")
+    f = fdbr.jit(fdbr.grad(lambda x, n: ops.sum(ops.stack([x] * n) ** 2)))
     assert [f(3.0, n) for n in (1, 2, 4, 2)] == [6.0, 12.0, 24.0, 12.0]
 
 
@@ -180,7 +180,7 @@ def test_examples_of_a_batch_repeat_a_list_as_their_integers_say():
 
 
 def test_the_product_of_a_floating_number_and_a_list_is_an_error_as_in_python():
-    for transform in (fdbr.grad, fdbr.jit, lambda f: fdbr.jit(f, compile="now")):
+    for transform in (fdbr.grad, fdbr.jit, lambda f: fdbr.jit(f)):
         with pytest.raises(TypeError, match=r"index|non-int"):
             transform(lambda x: ops.sum(ops.asarray(x * [1.0, 2.0])))(2.0)
 
@@ -190,5 +190,5 @@ def test_parts_of_a_complex_number_have_derivatives():
         return 3 * z.real + 2 * z.imag + abs(z) + abs(z.conjugate())
 
     expected = 3 - 2j + 2 * (3 - 4j) / 5
-    for transformed in (fdbr.grad(f), fdbr.jit(fdbr.grad(f), compile="now")):
+    for transformed in (fdbr.grad(f), fdbr.jit(fdbr.grad(f))):
         np.testing.assert_allclose(transformed(3 + 4j), expected)

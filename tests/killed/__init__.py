@@ -74,7 +74,7 @@ def run(folder, jitted, epochs):
     optimizer, state = start()
     step = step_of(optimizer)
     if jitted:
-        step = fdbr.jit(step, donate_argnums=0, reproducible=True)
+        step = fdbr.jit(step, donate_argnums=0)
     snapshots = folder / "snapshots"
     found = train.resume(snapshots, like=state)
     batches = train.prefetch(train.Batches(DATA, 7, key=random.key(2)), workers=2)

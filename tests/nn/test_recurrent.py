@@ -56,7 +56,7 @@ def test_a_jitted_scan_is_one_instruction_whatever_its_length():
     cell = cell_of()
     sizes = set()
     for length in (5, 50):
-        run = fdbr.jit(lambda cell, xs: nn.scan(cell, None, xs)[1], reproducible=True)
+        run = fdbr.jit(lambda cell, xs: nn.scan(cell, None, xs)[1])
         xs = numbers((length, 2, 3), "float64")
         assert_allclose(run(cell, xs), nn.scan(cell, None, xs)[1], rtol=1e-10)
         sizes.add(len(str(run.programs()[0]).splitlines()))
@@ -242,7 +242,7 @@ def test_a_cell_of_the_users_is_gone_over_as_well_and_its_successors_carried_on(
         assert_allclose(y, expected, rtol=1e-12)
     assert_allclose(successor, follower, rtol=1e-12)
     assert (successor.norm.running_mean != deep.norm.running_mean).all()
-    assert_allclose(fdbr.jit(run, reproducible=True)(deep)[1], follower, rtol=1e-10)
+    assert_allclose(fdbr.jit(run)(deep)[1], follower, rtol=1e-10)
 
 
 def test_dropout_between_layers_leaves_the_last_outputs_whole():
@@ -287,7 +287,7 @@ def test_gradients_of_sequences_are_those_of_each_alone_under_every_transformati
     expected = fdbr.grad(one_by_one, (0, 1))(layer, xs)
     gradient = fdbr.grad(loss, (0, 1))
     assert_allclose(gradient(layer, xs), expected, rtol=1e-10)
-    assert_allclose(fdbr.jit(gradient, reproducible=True)(layer, xs), expected, rtol=1e-9)
+    assert_allclose(fdbr.jit(gradient)(layer, xs), expected, rtol=1e-9)
     saving = fdbr.grad(lambda *args: fdbr.checkpoint(loss)(*args), (0, 1))
     assert_allclose(saving(layer, xs), expected, rtol=1e-10)
     slope = fdbr.jvp(lambda xs: loss(layer, xs), (xs,), (xs,))[1]
@@ -328,7 +328,7 @@ def test_long_arrays_are_gone_over_as_short_ones_are():
     others, more = nn.scan(back, None, xs, reverse=True)
     expected = np.concatenate([outs, more], axis=-1), tree.map(lambda *p: np.stack(p), ends, others)
     assert_allclose(layer(xs), expected, rtol=1e-12)
-    run = fdbr.jit(lambda layer, xs: layer(xs), reproducible=True)
+    run = fdbr.jit(lambda layer, xs: layer(xs))
     assert_allclose(run(layer, xs), expected, rtol=1e-9)
     assert len(str(run.programs()[0]).splitlines()) < 100
 
@@ -342,7 +342,7 @@ def test_jitted_networks_are_the_same_whether_their_steps_are_small_or_large(nam
     def gradient(layer, x):
         return fdbr.value_and_grad(lambda layer: (layer(x)[0] ** 2).sum())(layer)
 
-    run = fdbr.jit(gradient, reproducible=True)
+    run = fdbr.jit(gradient)
     assert_allclose(run(layer, x), gradient(layer, x), rtol=1e-9, atol=1e-12)
 
 
@@ -350,9 +350,7 @@ def test_jitted_networks_are_the_same_whether_their_steps_are_small_or_large(nam
 def test_a_jitted_gradient_of_sequences_is_a_program_of_one_length_whatever_theirs(name):
     layer, sizes = network(name, bidirectional=True), set()
     for lengths in ((4, 2, 1), (40, 30, 1)):
-        run = fdbr.jit(
-            fdbr.grad(lambda layer, xs: sum((y**2).sum() for y in layer(xs)[0])), reproducible=True
-        )
+        run = fdbr.jit(fdbr.grad(lambda layer, xs: sum((y**2).sum() for y in layer(xs)[0])))
         run(layer, ragged(lengths))
         sizes.add(str(run.programs()[0]).count(", steps=Steps("))
     assert sizes == {4}  # there and back, of two directions

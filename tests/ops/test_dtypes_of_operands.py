@@ -271,13 +271,13 @@ def test_a_setting_that_is_a_number_of_numpys_is_one_of_pythons(function, dtype)
 )
 def test_asarray_raises_for_traced_values_that_need_a_copy(make):
     x = np.arange(3.0)
-    jitted = fdbr.jit(make, compile="now")
+    jitted = fdbr.jit(make)
     batched = lambda x: fdbr.vmap(make)(np.stack([x, x]))
     for f in (make, jitted, batched, lambda x: fdbr.vjp(make, x)):
         with pytest.raises(ValueError, match="a copy is needed"):
             f(x)
     same = lambda x: ops.asarray(x, dtype=x.dtype, copy=False)
-    np.testing.assert_array_equal(fdbr.jit(same, compile="now")(x), x)
+    np.testing.assert_array_equal(fdbr.jit(same)(x), x)
 
 
 INTEGERS = "bool int8 int16 int64 uint8 uint32 uint64".split()
@@ -291,14 +291,14 @@ def test_a_sum_of_integers_in_another_dtype_is_numpys(dtype, to):
     x = x.astype(dtype)
     expected = np.sum(x, axis=1, dtype=to)
     for f in (lambda x: ops.sum(x, axis=1, dtype=to), lambda x: np.sum(x, axis=1, dtype=to)):
-        for found in (f(x), fdbr.jit(f, compile="now")(x), fdbr.vmap(f)(x[None])[0]):
+        for found in (f(x), fdbr.jit(f)(x), fdbr.vmap(f)(x[None])[0]):
             assert found.dtype == expected.dtype
             np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_a_traced_sum_of_small_integers_makes_no_wide_copy():
     x = np.ones(1_000_000, np.int8)
-    f = fdbr.jit(lambda x: np.sum(x, dtype=np.int64), compile="now")
+    f = fdbr.jit(lambda x: np.sum(x, dtype=np.int64))
     tracemalloc.start()
     try:
         assert f(x) == 1_000_000

@@ -117,7 +117,7 @@ FEW = ("elliprc", "elliprd", "elliprj", "ive", "j0", "kve", "smirnov", "spence")
 
 @pytest.mark.parametrize("name", FEW)
 def test_an_element_of_a_jitted_special_function_does_not_depend_on_its_neighbours(name):
-    check(name, fdbr.jit(with_derivatives(name), reproducible=True))
+    check(name, fdbr.jit(with_derivatives(name)))
 
 
 def test_derivatives_of_carlson_are_infinite_where_their_integrals_diverge():

@@ -121,7 +121,7 @@ def test_batches_traces_and_dtypes(pool):
     many = np.stack([X[:1], X[1:]])
     found = fdbr.vmap(lambda x: pool(x, BOXES[:1], 2))(many)
     assert_allclose(found, np.stack([pool(x, BOXES[:1], 2) for x in many]))
-    jitted = fdbr.jit(lambda x: pool(x, BOXES, 2), compile="now")
+    jitted = fdbr.jit(lambda x: pool(x, BOXES, 2))
     assert_allclose(jitted(X), pool(X, BOXES, 2))
     half = pool(X.astype("float16"), BOXES.astype("float16"), 2)
     assert half.dtype == np.float16

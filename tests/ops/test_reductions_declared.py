@@ -91,9 +91,9 @@ def test_a_batch_is_a_loop_and_jit_gives_what_the_function_gives(case):
         for f in (lambda x, reduce=reduce: reduce(ops.tanh(x), axis=axis), gradient):
             one_by_one = np.stack([f(row) for row in batch])
             assert_allclose(fdbr.vmap(f)(batch), one_by_one, atol=1e-12)
-            assert_allclose(fdbr.jit(f, reproducible=True)(x), f(x), atol=1e-12)
+            assert_allclose(fdbr.jit(f)(x), f(x), atol=1e-12)
             assert_allclose(
-                fdbr.jit(fdbr.vmap(f), reproducible=True)(batch), one_by_one, atol=1e-12
+                fdbr.jit(fdbr.vmap(f))(batch), one_by_one, atol=1e-12
             )
 
 
@@ -165,7 +165,7 @@ def test_what_the_library_has_itself_is_recognised_with_its_derivatives(name):
     theirs = getattr(ops, name)
     for combine in NAMED[name]:
         ours = reduction(lambda x: 2 * x, combine=combine)
-        program = fdbr.jit(lambda x, f=ours: f(x, axis=1), reproducible=True)
+        program = fdbr.jit(lambda x, f=ours: f(x, axis=1))
         np.testing.assert_array_equal(program(x), theirs(2 * x, axis=1))
         assert f"= {name}(" in str(program.programs()[0])
         with np.errstate(invalid="ignore"):  # of NaN
@@ -311,7 +311,7 @@ def test_what_a_function_of_a_reduction_reads_may_change():
         reduction(lambda x: x, combine=ops.add, finish=lambda x: RATE * x),
     ):
         x = np.linspace(0.0, 0.1, 200)
-        jitted = fdbr.jit(lambda x, f=reduce: f(ops.sin(x)), reproducible=True)
+        jitted = fdbr.jit(lambda x, f=reduce: f(ops.sin(x)))
         with pytest.MonkeyPatch.context() as patch:
             for rate in (1.0, 2.0, 0.5):
                 patch.setitem(globals(), "RATE", rate)

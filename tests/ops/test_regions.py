@@ -113,7 +113,7 @@ def test_a_batch_of_boxes_and_images_is_that_of_each():
             assert_allclose(found[1], function(2 * X, more))
             found = fdbr.vmap(function, (None, 0))(X, np.stack([BOXES, more]))
             assert_allclose(found[1], function(X, more))
-        jitted = fdbr.jit(g, reproducible=True)
+        jitted = fdbr.jit(g)
         assert_allclose(jitted(X, BOXES), g(X, BOXES))
         assert_allclose(jitted(X, more), g(X, more))
 

@@ -15,11 +15,6 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture
-def captured_at_once():
-    """Not here: what pages say holds for their readers."""
-
-
 def page_name(page):
     return str(page.relative_to(ROOT))
 

@@ -67,7 +67,7 @@ def rows_of(name, options, jitted):
             new[problem] = optim.apply_updates(params, updates), state
         return new
 
-    step = fdbr.jit(step, reproducible=True) if jitted else step
+    step = fdbr.jit(step) if jitted else step
     rows = {problem: [] for problem in PROBLEMS}
     for count in range(1, 51):
         states = step(states)

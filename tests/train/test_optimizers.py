@@ -433,7 +433,7 @@ def test_a_jitted_step_with_a_schedule_is_traced_once(name):
         updates, state = optimizer.update(params, state, params)
         return optim.apply_updates(params, updates), state
 
-    jitted = fdbr.jit(step, reproducible=True)
+    jitted = fdbr.jit(step)
     params = {"w": np.ones(4, "float32")}
     ours = theirs = params, optimizer.init(params)
     for _ in range(6):

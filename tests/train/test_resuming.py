@@ -203,7 +203,7 @@ def test_the_last_report_is_saved_however_a_run_ends(tmp_path):
 
 
 def test_a_state_that_was_given_up_is_missed_without_hiding_the_error(tmp_path):
-    @fdbr.jit(donate_argnums=0, reproducible=True)
+    @fdbr.jit(donate_argnums=0)
     def double(state):
         return {"w": state["w"] * 2}
 
@@ -270,11 +270,10 @@ def test_steps_go_on_while_a_file_is_written(tmp_path, slow):
 
 
 @pytest.mark.parametrize("size", [3, 100_000])
-@pytest.mark.parametrize("reproducible", [True, False])
 def test_a_file_has_the_state_of_its_iteration_though_later_steps_write_over_it(
-    tmp_path, slow, size, reproducible
+    tmp_path, slow, size
 ):
-    @fdbr.jit(donate_argnums=0, reproducible=reproducible)
+    @fdbr.jit(donate_argnums=0)
     def grown(state, batch):
         return {"w": state["w"] * 0.5 + batch.sum(), "n": state["n"] + 1}
 

@@ -28,7 +28,7 @@ TRANSFORMED = {
     "value_and_grad": (fdbr.value_and_grad(cube), (X,)),
     "vmap": (fdbr.vmap(with_aux, in_axes=(0, None)), (X[None], X)),
     "jit": (fdbr.jit(cube), (X,)),
-    "jit with settings": (fdbr.jit(cube, compile="now"), (X,)),
+    "jit with settings": (fdbr.jit(cube), (X,)),
     "jacfwd": (fdbr.jacfwd(ops.sin), (X,)),
     "jacrev": (fdbr.jacrev(with_aux, 1, True), (X, X)),
     "hessian": (fdbr.hessian(cube), (X,)),

@@ -18,12 +18,13 @@ _log = logging.getLogger("fdbr.jit")
 
 TWICE = "it asks whether values are one object, and two of them are"
 STORM = (
-    "there are many paths through its control flow, and a new one is traced at its second call; "
+    "there are many paths through its control flow, and a new one is not traced at once; "
     "write loops on data with fdbr.while_loop, fdbr.fori_loop or fdbr.scan, and branches in them "
     "with ops.where"
 )
 MANY_SIZES = "there are many sizes of its arguments, and a new one is traced at its second call"
 _MANY_PATHS = 7  # traces from which on a new path of guards is traced at its second call
+_MORE_PATHS = 4  # traces that double the calls which a new path waits for
 _MAX_PATHS = 4096  # paths that are remembered; bounds the memory
 _MAX_TOLD = 8  # reasons that are logged; bounds the log
 _MAX_INPUTS = 256  # captured variables that may become inputs; bounds the memory
@@ -91,7 +92,7 @@ class Specialization:
         self.known: dict[Key, CapturedInput | None] = {}
         self._wasted = 0
         self._cause = ""
-        self._paths: set[str] = set()
+        self._paths: dict[str, int] = {}  # the calls that took paths without a trace
 
     def moving_leaves(self, leaves: list[Any]) -> list[Any]:
         """Return the leaves that may differ, those of captured variables included."""
@@ -199,12 +200,13 @@ class Specialization:
     def _rests(self, path: str) -> str:
         """Return why this call is not traced although a later one like it will be."""
         rests, self.rests = self.rests, ""
-        if rests or len(self.traces) < _MANY_PATHS or path in self._paths:
+        beyond = len(self.traces) - _MANY_PATHS
+        if rests or beyond < 0:
             return rests
         if len(self._paths) >= _MAX_PATHS:
             self._paths.clear()
-        self._paths.add(path)
-        return STORM
+        count = self._paths[path] = self._paths.get(path, 0) + 1
+        return STORM if count < 2 << beyond // _MORE_PATHS else ""
 
     def _change(self, traces: Sequence[CompiledTrace]) -> str:
         """Describe what has changed in captured variables, if anything; then drop the traces."""

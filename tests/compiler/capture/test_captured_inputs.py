@@ -310,7 +310,7 @@ def test_other_threads_never_see_traced_values():
 def test_several_signatures_share_what_is_known_to_change():
     own = 1.0
     jitted = plainly(lambda x: x * own)
-    for size in range(1, 6):
+    for axes in range(1, 6):
         for own in (1.0, 2.0, 3.0):
-            assert_same(jitted(np.ones(size)), np.full(size, own), ulps=0)
+            assert_same(jitted(np.ones((2,) * axes)), np.full((2,) * axes, own), ulps=0)
     assert [kept.runs for kept in jitted.report().traces] == [1, 2, 2, 2, 2]

@@ -13,7 +13,7 @@ from compiler.comparing import assert_same
 
 import fdbr
 from fdbr import ImpureError
-from fdbr.compiler.engine import cache
+from fdbr.compiler.engine import lookup
 
 X = np.array([1.0, -2.0, 3.0])
 
@@ -28,7 +28,7 @@ def count(jitted):
 @pytest.fixture
 def no_other_threads(monkeypatch):
     """No thread that an earlier test has left may have drawn the numbers."""
-    monkeypatch.setattr(cache, "_has_other_threads", lambda: False)
+    monkeypatch.setattr(lookup, "_has_other_threads", lambda: False)
 
 
 GENERATOR = np.random.default_rng(0)

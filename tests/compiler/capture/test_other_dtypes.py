@@ -105,9 +105,9 @@ def test_a_jitted_function_of_such_an_array_gives_what_the_function_gives(name):
         expected = outcome(f, t)
         captured = t.copy()
         calls = {
-            "argument": (fdbr.jit(f, compile="now"), (t,)),
-            "next to numbers": (fdbr.jit(lambda x, t: (2 * x, f(t))[1], compile="now"), (X, t)),
-            "captured": (fdbr.jit(lambda x, t=captured: (x, f(t))[1], compile="now"), (X,)),
+            "argument": (fdbr.jit(f), (t,)),
+            "next to numbers": (fdbr.jit(lambda x, t: (2 * x, f(t))[1]), (X, t)),
+            "captured": (fdbr.jit(lambda x, t=captured: (x, f(t))[1]), (X,)),
         }
         for where, (jitted, args) in calls.items():
             for _ in range(2):
@@ -115,13 +115,13 @@ def test_a_jitted_function_of_such_an_array_gives_what_the_function_gives(name):
 
 
 def test_a_function_that_reads_such_an_array_runs_untraced_and_says_why():
-    f = fdbr.jit(lambda x, t: x * (t == "a"), compile="now")
+    f = fdbr.jit(lambda x, t: x * (t == "a"))
     np.testing.assert_array_equal(f(X, ARRAYS["text"]), [0, 0, 2])
     assert "it uses an array of dtype <U1" in str(f.report())
 
 
 def test_a_function_that_only_passes_such_an_array_on_is_traced():
-    f = fdbr.jit(lambda x, batch: (2 * x, batch["name"]), compile="now")
+    f = fdbr.jit(lambda x, batch: (2 * x, batch["name"]))
     for names in (["a", "b"], ["c", "d"]):
         x, found = f(X, {"name": np.array(names), "time": ARRAYS["times"]})
         np.testing.assert_array_equal(found, names)
@@ -150,7 +150,7 @@ def test_a_mean_never_loses_the_unit_of_a_time():
 
 def test_a_captured_date_may_be_missing():
     dates = np.array(["2020-01-01", "NaT"], "M8[D]")
-    f = fdbr.jit(lambda x: x[~np.isnat(dates)], compile="now")
+    f = fdbr.jit(lambda x: x[~np.isnat(dates)])
     for x in (np.ones(2), np.zeros(2)):
         np.testing.assert_array_equal(f(x), x[:1])
     dates[0] = "NaT"

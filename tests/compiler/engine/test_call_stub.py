@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import nn, ops
-from fdbr.compiler.engine.call_stub import NEVER
+from fdbr.compiler.engine.stub import NEVER
 from fdbr.pytrees.classes import NAMESPACE
 
 X = np.array([1.0, -2.0, 3.0])

@@ -51,7 +51,7 @@ FUNCTIONS = {
     "callbacks": calls,
     "divided batch": batch,
     "gradient": fdbr.grad(steps),
-    "gradient of a jitted function": fdbr.grad(fdbr.jit(steps, compile="now")),
+    "gradient of a jitted function": fdbr.grad(fdbr.jit(steps)),
 }
 
 signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
@@ -88,7 +88,7 @@ def interrupted(f, delay):
 @pytest.mark.unchecked
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_error_of_a_signal_handler_ends_a_replay(name):
-    f = fdbr.jit(FUNCTIONS[name], compile="now")
+    f = fdbr.jit(FUNCTIONS[name])
     expected = f(X)
     f(X)
     start = time.perf_counter()
@@ -107,7 +107,7 @@ def test_an_error_of_a_signal_handler_ends_a_replay(name):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_error_of_a_signal_handler_ends_tracing_and_compilation(name):
     def fresh():
-        return fdbr.jit(functools.partial(FUNCTIONS[name]), compile="now")
+        return fdbr.jit(functools.partial(FUNCTIONS[name]))
 
     start = time.perf_counter()
     expected = fresh()(X)
@@ -140,7 +140,7 @@ def test_a_callback_in_a_loop_is_interrupted_by_an_error_like_those_of_operation
         fdbr.debug.callback(callback, c)
         return np.sin(c), None
 
-    f = fdbr.jit(lambda x: fdbr.scan(body, x, None, length=10)[0], compile="now")
+    f = fdbr.jit(lambda x: fdbr.scan(body, x, None, length=10)[0])
     before = signal.signal(signal.SIGALRM, handler)
     try:
         for _ in range(call):

@@ -103,7 +103,7 @@ def test_no_example_on_any_rank_is_an_error(jitted):
         def step(g, weight):
             return t.update(g, t.init(g), weight=weight)[0]
 
-        step = fdbr.jit(step, reproducible=True) if jitted else step
+        step = fdbr.jit(step) if jitted else step
         for weight in (1.0, 1.0, 0.0):
             step(np.ones(2), np.float64(weight))
 
@@ -239,7 +239,7 @@ def test_weights_go_through_a_step_that_gives_the_same_bits_always():
     def f(comm):
         optimizer = optim.chain(d.average_gradients(comm), optim.sgd(0.5))
 
-        @fdbr.jit(reproducible=True)
+        @fdbr.jit
         def step(w, x):
             grads = fdbr.grad(lambda w: ops.mean(w * x))(w)
             updates, _ = optimizer.update(grads, optimizer.init(w), w, weight=len(x))

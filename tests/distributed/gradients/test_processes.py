@@ -32,7 +32,7 @@ def trained(how):
         updates, state = optimizer.update(grads, state, params, weight=len(x))
         return optim.apply_updates(params, updates), state
 
-    step = fdbr.jit(step, reproducible=True) if how == "jitted" else step
+    step = fdbr.jit(step) if how == "jitted" else step
     params = parameters(sizes, 0)
     state = optimizer.init(params)
     for number in range(5):

@@ -277,7 +277,7 @@ def test_rows_that_are_real_are_computed_in_one_trace_for_all_numbers_of_them() 
             (8, 3, 1),
         )
 
-    compiled = fdbr.jit(squares, compile="now")
+    compiled = fdbr.jit(squares)
     for count in (0, 1, 2, 6, 7, 22, 23):
         is_real = np.random.default_rng(count).permutation(23) < count
         want = x**2 * is_real[:, None], x.sum(axis=1) * is_real

@@ -43,7 +43,7 @@ def points(dtype):
 
 
 def compiled(f):
-    return fdbr.jit(f, reproducible=True)
+    return fdbr.jit(f)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

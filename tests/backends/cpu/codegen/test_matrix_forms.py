@@ -62,7 +62,7 @@ def test_small_matrices_have_in_kernels_what_they_have_in_eager_mode(
         x = x + 3 * np.eye(n, dtype=dtype)
     b = generator.standard_normal((*lead, n, k)).astype(dtype)
     f = _with_derivatives(name)
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     eps = np.finfo(dtype).eps
     for iteration in range(2):
         args = x[..., ::-1, :] * (1 + iteration) if "triangular" not in name else x, b
@@ -78,7 +78,7 @@ def test_matrices_without_a_result_are_what_they_are_in_eager_mode(
     name: str, number: float
 ) -> None:
     f = _with_derivatives(name)
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     x, b = np.eye(3) + np.arange(9.0).reshape(3, 3) / 9, np.ones((3, 2))
     plain = jitted(x, b)
     bad = x.copy()
@@ -93,7 +93,7 @@ def test_matrices_without_a_result_are_what_they_are_in_eager_mode(
         else:
             assert_allclose(jitted(bad, b), expected, rtol=1e-12, atol=1e-12)
         # One example of a batch, whose derivatives alone do not exist.
-        derivatives = fdbr.jit(fdbr.vmap(lambda x: f(x, b)), reproducible=True)
+        derivatives = fdbr.jit(fdbr.vmap(lambda x: f(x, b)))
         stack = np.stack([x, bad, 2 * x])
         try:
             expected = fdbr.vmap(lambda x: f(x, b))(stack)
@@ -134,7 +134,7 @@ def test_parts_and_products_of_small_matrices_are_done_in_kernels(
         slope = fdbr.grad(lambda y: total(y) + ops.sum(ops.tanh(ops.matmul(y, z))))
         return parts(x), ops.matmul(y + 1, z) * 2, slope(y)
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     for each, expected in zip(tree.leaves(jitted(x, y)), tree.leaves(f(x, y)), strict=True):
         assert_allclose(each, expected, rtol=1e-12, atol=1e-12)
     if rows > 1 and columns > 1:
@@ -142,7 +142,7 @@ def test_parts_and_products_of_small_matrices_are_done_in_kernels(
 
 
 def test_determinants_out_of_range_on_the_way_are_in_range_at_the_end() -> None:
-    jitted = fdbr.jit(lambda x: ops.exp(linalg.det(x)) - 1, reproducible=True)
+    jitted = fdbr.jit(lambda x: ops.exp(linalg.det(x)) - 1)
     for row in ([1e200, 1e200, 1e-200, 1e-200], [1.0, 2.0, 0.5, 1.0], [0.0, 1.0, 2.0, 3.0]):
         x = np.diag(row)
         assert_allclose(jitted(x), ops.exp(linalg.det(x)) - 1, rtol=1e-12)

@@ -58,7 +58,7 @@ def nests():
 @pytest.mark.parametrize("name", CASES)
 def test_another_number_of_examples_compiles_no_machine_code(name):
     f, args = CASES[name]
-    jitted = fdbr.jit(f, compile="now")
+    jitted = fdbr.jit(f)
     jitted(*args(3000))
     jitted(*args(3000))
     before = nests()
