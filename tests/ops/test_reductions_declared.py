@@ -92,9 +92,7 @@ def test_a_batch_is_a_loop_and_jit_gives_what_the_function_gives(case):
             one_by_one = np.stack([f(row) for row in batch])
             assert_allclose(fdbr.vmap(f)(batch), one_by_one, atol=1e-12)
             assert_allclose(fdbr.jit(f)(x), f(x), atol=1e-12)
-            assert_allclose(
-                fdbr.jit(fdbr.vmap(f))(batch), one_by_one, atol=1e-12
-            )
+            assert_allclose(fdbr.jit(fdbr.vmap(f))(batch), one_by_one, atol=1e-12)
 
 
 def test_parts_of_a_state_may_be_batched_alone():

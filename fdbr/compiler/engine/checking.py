@@ -20,9 +20,9 @@ from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.capture.watch.captures import ImpureError
 from fdbr.compiler.capture.watch.constants import same_elements
 from fdbr.compiler.capture.watch.namespaces import dict_of, slots_of
-from fdbr.compiler.engine.lookup import Cache
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.jitted import Jitted, disable_jit
+from fdbr.compiler.engine.lookup import Cache
 from fdbr.compiler.engine.partition import Partition
 from fdbr.compiler.engine.pullback import Differentiated
 from fdbr.compiler.engine.specialization import Specialization

@@ -5,8 +5,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
-import numpy as np
-
 from fdbr.compiler.engine.checking import Checked
 from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.engine.jitted import Jitted

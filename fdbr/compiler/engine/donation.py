@@ -18,9 +18,6 @@ from fdbr.pytrees.flatten_cache import forget
 __all__ = ["Donated", "DonatedError", "Donation", "holds"]
 
 
-_LARGE = 1 << 26  # bytes from which on a second copy of a state may exhaust the memory
-
-
 class DonatedError(RuntimeError):
     """Raised when an array is used that was donated to a jitted function."""
 
@@ -114,11 +111,6 @@ class Donation:
             for position, (number, node, leaf) in enumerate(places)
             if number in self.argnums and holds(node, leaf)
         ]
-
-    def is_large(self, args: Sequence[Any]) -> bool:
-        """Return whether the donated arrays are so large that no call should copy them."""
-        arrays = (leaf for n in self.argnums for _, leaf in _leaves((args[n],)))
-        return sum(getattr(leaf, "nbytes", 0) for leaf in arrays) >= _LARGE
 
     def take(self, args: Sequence[Any]) -> None:
         """Replace the donated arrays in the arguments by the placeholder."""

@@ -287,7 +287,7 @@ class Jitted(Generic[P, R]):
             rewind()
             try:
                 outs = code.run_or_step(*moving)
-            except Exception as error:  # the function raises it better, or a kernel rounds otherwise
+            except Exception as error:  # the function raises a better one; or a kernel rounds
                 if is_interrupt(error):
                     raise
                 callbacks.begin_anew()

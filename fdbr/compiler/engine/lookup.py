@@ -34,7 +34,7 @@ from fdbr.core.effects import effects_are_had
 from fdbr.core.tracer import EscapedTracerError
 from fdbr.errors.checks import is_interrupt, is_refusal, name_of
 
-__all__ = ["Cache", "failure_of", "is_meant", "suppress_errors"]
+__all__ = ["Cache", "failure_of", "is_meant"]
 
 _clock = itertools.count(1)
 _MANY_SIZES = 3  # signatures that differ in sizes only, from which on a new one waits for a call

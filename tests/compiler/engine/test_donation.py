@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, train, tree
-from fdbr.backends.cpu.backend import CPU
 from fdbr.backends.cpu.exec import kernel
 from fdbr.backends.cpu.exec.memory import workspaces
 from fdbr.backends.cpu.tuning import TUNING

@@ -116,9 +116,7 @@ def test_models_are_jitted_and_mapped_over_images(name):
         return (model(x) ** 2).sum()
 
     gradient = fdbr.grad(loss)(model, x[0])
-    assert_allclose(
-        fdbr.jit(fdbr.grad(loss))(model, x[0]), gradient, rtol=1e-7, atol=1e-8
-    )
+    assert_allclose(fdbr.jit(fdbr.grad(loss))(model, x[0]), gradient, rtol=1e-7, atol=1e-8)
     each = fdbr.vmap(fdbr.grad(loss), in_axes=(None, 0))(model, x[:2])
     assert_allclose(tree.map(lambda leaf: leaf[0], each), gradient, rtol=1e-7, atol=1e-8)
 
