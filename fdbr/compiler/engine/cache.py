@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backend import backend_of
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.signature import (
     Reader,
@@ -108,8 +107,7 @@ class Cache:
                 entry.pays = True
                 other.count_calls()
                 program = other.traces[0].raw
-                prepare = backend_of(program).takes_to_prepare()
-                entry.budget.borrow(other.budget, len(program.steps), prepare)
+                entry.budget.borrow(other.budget, len(program.steps), 0.0)
                 return
 
     def _weak_reference(self, key: tuple[Any, ...], leaf: Any) -> Any:

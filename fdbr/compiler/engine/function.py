@@ -16,7 +16,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import attrs
 
 from fdbr import tree
-from fdbr.compiler.backend import is_busy
 from fdbr.compiler.capture.signature import flatten_arguments, sign, unflatten_arguments
 from fdbr.compiler.engine.budget import UNLIMITED
 from fdbr.compiler.engine.cache import Cache, failure_of, is_meant, suppress_errors
@@ -297,7 +296,7 @@ class Jitted(Generic[P, R]):
         result = self._f(*args, **kwargs)
         if entry is not None:
             seconds = time.perf_counter() - start
-            entry.budget.ran(seconds, entries() - before, disturbed=is_busy())
+            entry.budget.ran(seconds, entries() - before)
         return result
 
     def _eager_stub(self, entry: Specialization, seconds: float) -> CallStub:
@@ -308,7 +307,7 @@ class Jitted(Generic[P, R]):
             nonlocal taken, runs
             if taken > seconds:
                 if runs:  # the stub may be called again before it is replaced
-                    entry.budget.ran(taken / runs, runs=runs, disturbed=is_busy())
+                    entry.budget.ran(taken / runs, runs=runs)
                     runs = 0
                 return NO_FIT
             entry.eager += 1

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backend import RefusedError, Run, backend_of, fuse_operations, lay_out
-from fdbr.compiler.engine.budget import Budget, compiling, passing, patience, set_patience
+from fdbr.compiler.engine.budget import Budget, passing, patience, set_patience
 from fdbr.compiler.engine.garbage_collection import collecting_seldom
 from fdbr.compiler.interpret import stepwise
 from fdbr.compiler.ir.loops import LOOP, loop_of
@@ -51,12 +51,6 @@ PASSES = (
     sum_rows,
     donate,
 )
-_AT_ONCE = 8  # kernels of one program that may be queued for compilation
-# The interpreter is dropped once fewer than this share of the kernels is missing that was missing
-# when it was faster: measuring again costs slow runs.
-_FEWER = 0.7
-# A kernel is compiled on a busy processor only if the budget covers this multiple of its cost.
-_RICH = 3
 _TRIED = 3  # runs after which the fastest one is a reliable measurement
 
 
@@ -64,9 +58,8 @@ class Code:
     """A program, and the code that runs it at present.
 
     A new one is interpreted step by step at once.  When the budget allows, it goes through the
-    passes; then its kernels are compiled in the background, and NumPy replaces each of them until
-    it is ready.  Where a pass or the code generator raises an error, which is a defect of fdbr,
-    the program stays interpreted, and a warning says so.
+    passes, and its kernels are compiled.  Where a pass or the code generator raises an error, which
+    is a defect of fdbr, the program stays interpreted, and a warning says so.
 
     Parameters
     ----------
@@ -92,8 +85,6 @@ class Code:
         Whether it has gone through the passes.
     settled
         Whether all its kernels are compiled as well, so that ``run`` is final.
-    kernels
-        The kernels that may not be compiled yet.
     sources
         The sources of all kernels.
     memory
@@ -107,14 +98,13 @@ class Code:
     """
 
     __slots__ = (
-        *("_alone", "_loop_bodies", "_captured", "_missing", "_passes", "_products", "_refuses"),
+        *("_alone", "_loop_bodies", "_captured", "_passes", "_products", "_refuses"),
         *(
             "_run",
             "_runs",
             "_interpreter",
             "_interpreter_pace",
             "defect",
-            "kernels",
             "memory",
             "optimised",
         ),
@@ -141,8 +131,7 @@ class Code:
         self.optimised = self.settled = self._refuses = False
         self._interpreter: _Interpreter | None = None
         self._runs, self.pace = 0, math.inf
-        self._interpreter_pace, self._missing = math.inf, math.inf
-        self.kernels: list[Any] = []
+        self._interpreter_pace = math.inf
         self.sources: set[str] = set()
         self.memory = 0
         self.seconds = 0.0
@@ -216,7 +205,7 @@ class Code:
             return "compiled code is in use"
         if not self.optimised:
             return "it is interpreted step by step until compiling it pays"
-        return f"{len(self.kernels)} kernels are compiled in the background as they pay"
+        return "the bodies of its loops are interpreted until compiling them pays"
 
     def took(self, seconds: float) -> None:
         """Record how long a run took, including the checks around it."""
@@ -240,35 +229,15 @@ class Code:
     def advance(self, budget: Budget) -> None:
         """Continue towards compiled code, as far as the budget allows."""
         if not self.optimised:
-            backend = backend_of(self.program)
-            if budget.affords(backend.takes_to_prepare() + passing.of(len(self.program.steps))):
+            if budget.affords(passing.of(len(self.program.steps))):
                 start = time.perf_counter()
-                backend.prepare()
                 self.optimise()
                 budget.spend(time.perf_counter() - start)
-                if not self.settled:
-                    self._request_kernels(budget)
         elif not self.settled:
-            self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
-            self._request_kernels(budget)
             self._settle()
-            self._choose_tier()
         if self.optimised:
             for body in self._loop_bodies:
                 body.advance(budget)
-
-    def _request_kernels(self, budget: Budget) -> None:
-        """Request kernels in the background, first those whose NumPy replacement takes longest.
-
-        The process that compiles them has idle priority unless the budget covers the slowdown.
-        """
-        requested = [kernel for kernel in self.kernels if kernel.requested]
-        for kernel in requested:
-            kernel.prioritize(budget.affords(_RICH * compiling.of(kernel.length)))
-        coming = [kernel for kernel in self.kernels if not kernel.requested]
-        room = max(_AT_ONCE - len(requested), 0)
-        for kernel in sorted(coming, key=_seconds, reverse=True)[:room]:
-            kernel.request_compilation()
 
     @collecting_seldom()
     def optimise(self, waits: bool = False) -> None:
@@ -278,7 +247,7 @@ class Code:
         try:
             program = _run_passes(program, self._passes)
             with _naming_part("the generation of code"):
-                code: Any = backend_of(program).generate(program, self._products, waits)
+                code: Any = backend_of(program).generate(program, self._products)
         except _DefectError as error:
             self._keep_interpreting(error)
             return
@@ -288,12 +257,8 @@ class Code:
             body.finish()
         self.sources, self.memory = code.sources, code.memory
         self._refuses = code.refuses
-        self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
         self._interpreter_pace, self._run = self.pace, code
-        if self.kernels and self._runs > _TRIED:  # without kernels the new code is no faster
-            self._missing = len(self.kernels)
-        else:
-            self._start(code)
+        self._start(code)
         self._settle()
         self.seconds = time.perf_counter() - start
         if not (waits or self._alone or self.settled):  # those cases are logged elsewhere
@@ -313,23 +278,11 @@ class Code:
 
     def _settle(self) -> None:
         """Make the code final if all kernels are compiled."""
-        if not self.defect and not self.kernels and all(body.settled for body in self._loop_bodies):
+        if not self.defect and all(body.settled for body in self._loop_bodies):
             self.settled, self._interpreter = True, None
             if not self._alone:
                 _log.info("%s: compiled code is in use", self.program.name)
             self._start(self._run)
-
-    def _choose_tier(self) -> None:
-        """Stay on the interpreter until compiled kernels are faster."""
-        if self._interpreter is None:
-            return
-        if self._missing < math.inf:  # the interpreter runs
-            if len(self.kernels) < _FEWER * self._missing:
-                self._missing = math.inf
-                self._start(self._run)
-        elif self.is_slower(self._interpreter_pace):
-            self._missing = len(self.kernels)
-            self._start(self._interpreter)
 
     def machine_code(self) -> tuple[int, float]:
         """Return the bytes of machine code of the kernels, and the seconds they took to compile."""
@@ -337,8 +290,7 @@ class Code:
 
     def waiting(self) -> int:
         """Return the number of kernels that are not installed yet."""
-        self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
-        return len(self.kernels) + sum(body.waiting() for body in self._loop_bodies)
+        return sum(body.waiting() for body in self._loop_bodies)
 
     def finish(self) -> None:
         """Compile everything, and wait for it."""
@@ -346,9 +298,6 @@ class Code:
             self.optimise(waits=True)
         for body in self._loop_bodies:
             body.finish()
-        for kernel in self.kernels:
-            kernel.install()
-        self.kernels = []
         self._settle()
 
     def rehearse(self, *leaves: Any) -> tuple[Any, ...]:
@@ -363,14 +312,10 @@ class Code:
             if run is self._interpreter:
                 run = stepwise(left.inputs, left.steps, left.outputs)
             else:
-                run = backend_of(left).generate(left, self._products, waits=self.settled)
+                run = backend_of(left).generate(left, self._products)
         with contextlib.suppress(RefusedError):  # a real run is interpreted then
             run(*leaves)
         return ()
-
-
-def _seconds(kernel: Any) -> float:
-    return float(kernel.seconds)
 
 
 class _Interpreter:

@@ -12,8 +12,6 @@ from unseen import unseen_queue
 
 import fdbr
 from fdbr import ops
-from fdbr.backends.cpu.runtime import background
-from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.engine import function, pullback, tiers
 from fdbr.compiler.engine.budget import (
     Budget,
@@ -285,44 +283,6 @@ def test_all_calls_take_little_longer_than_without(
         share = 0.1 if calls < 128 else 0.5
         later = 0.4 * max(0.0, calls * eager - 0.5) if calls < 128 else 0.0
         assert spent <= (1 + share) * calls * eager + later + (replay + 1) * eager + 1e-9
-
-
-@pytest.mark.parametrize("tried", [True, False])
-def test_steps_run_on_while_they_are_faster_than_numpy_in_the_place_of_kernels(
-    tried: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    monkeypatch.setenv("FDBR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(background, "_service", background._Service())
-    monkeypatch.setattr(background.compiling, "_loaded", {})
-    x, budget = np.linspace(0.0, 1.0, 5000), Budget()
-    captured = capture(lambda leaves: [np.exp(leaves[0]) * 2 + np.sqrt(leaves[0])], "f", [x])
-    code = Code(captured.program, alone=False)
-
-    def runs(seconds: float) -> None:
-        for _ in range(5):
-            np.testing.assert_allclose(code.run(x)[0], np.exp(x) * 2 + np.sqrt(x), rtol=1e-13)
-            code.took(seconds)
-
-    steps = code.run
-    if tried:
-        runs(1e-3)
-    code.optimise()
-    assert code.kernels
-    if not tried:  # nobody knows yet which is faster
-        compiled = code.run
-        assert compiled is not steps
-        runs(5e-3)
-    code.advance(budget)
-    assert (code.run is steps) == tried
-    assert code.is_faster(2e-3) == tried
-    runs(1e-3 if tried else 5e-3)
-    for kernel in code.kernels:
-        kernel.request.wait()
-    code.advance(budget)
-    assert code.run is not steps
-    assert code.settled
-    runs(1e-4)
-    assert code.is_faster(2e-4)
 
 
 def test_calls_that_are_not_looked_up_are_counted_once(clock: Clock) -> None:

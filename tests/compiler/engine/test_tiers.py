@@ -1,7 +1,6 @@
 """How programs come to be compiled: no call waits, unless it is asked to."""
 
 import itertools
-import os
 import subprocess
 import sys
 import textwrap
@@ -12,13 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiler.comparing import assert_same
-from compiler.drawing import random_arguments, random_program
-from sharing import shared
 
 import fdbr
 from fdbr import ops, tree
-from fdbr.backends.cpu.runtime import background
+from fdbr.backends.cpu.runtime import compiling
 from fdbr.compiler.backend import backend_of
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.engine import tiers
@@ -37,9 +33,7 @@ def captured_at_once() -> None:
 def patient(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[None]:
     """Programs run step by step at first, and nothing has been compiled before."""
     monkeypatch.setenv("FDBR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(background, "_service", background._Service())
-    monkeypatch.setattr(background.compiling, "_loaded", {})
-    monkeypatch.setattr(background, "_NICENESS", 0)  # other tests run beside this one
+    monkeypatch.setattr(compiling, "_loaded", {})
     before = set_patience(1.0)
     yield
     set_patience(before)
@@ -102,51 +96,6 @@ def test_a_function_runs_as_it_is_then_step_by_step_and_compiled_at_last() -> No
     assert "after the passes, replayed" in str(jitted.report())
 
 
-def test_numpy_executes_every_kernel_that_is_not_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(background._Service, "serve", lambda self: None)
-    set_patience(1e-9)
-    jitted, desired = fdbr.jit(step), step(*arguments())
-    for _ in range(4):
-        agrees(jitted(*arguments()), desired)
-    assert jitted.report().traces[0].waiting
-
-
-@pytest.mark.parametrize("seed", shared(range(16)))
-def test_numpy_executes_the_kernels_of_random_programs(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(background._Service, "serve", lambda self: None)
-    set_patience(1e-9)
-    f = fdbr.value_and_grad(random_program(seed), (0, 1, 2))
-    jitted = fdbr.jit(f)
-    for args in [args for args in random_arguments(seed, 4) for _ in range(4)]:
-        assert_same(jitted(*args), f(*args), 4096)
-    assert "replay raised" not in str(jitted.report())
-
-
-@pytest.mark.parametrize("iterations", [2, 40])
-def test_numpy_executes_the_kernels_of_loops(
-    iterations: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(background._Service, "serve", lambda self: None)
-    set_patience(1e-9)
-
-    def f(a: Any, x: Any, rows: Any) -> Any:
-        for i in range(iterations):  # with one matrix in several places of the turn
-            x = np.tanh(a @ x + a.T @ x - rows[i]) @ a + np.linalg.solve(a + 4 * np.eye(2), x)
-        return np.sum(x * x)
-
-    generator = np.random.default_rng(0)
-    args = [generator.normal(size=shape) for shape in ((2, 2), (2, 2), (iterations, 2, 2))]
-    for jitted in (fdbr.jit(f), fdbr.jit(fdbr.value_and_grad(f, (0, 1, 2)))):
-        for _ in range(5):
-            agrees(jitted(*args), jitted.__wrapped__(*args))
-        assert jitted.report().traces[0].compiled
-        assert "replay raised" not in str(jitted.report())
-
-
 def test_a_program_step_by_step_takes_one_input_twice() -> None:
     x = np.arange(3.0)
     program = capture(lambda leaves: [leaves[0] * leaves[1]], "f", [x, x + 1]).program
@@ -168,27 +117,6 @@ def test_gradients_of_a_jitted_function_are_compiled_in_the_background_too() -> 
     for _ in range(6):
         agrees(fdbr.grad(jitted)(x), fdbr.grad(f)(x))
     assert len(jitted.report().traces) == 1
-
-
-@pytest.mark.parametrize("ready", [True, False])
-def test_convolutions_run_before_their_kernels_are_there(
-    ready: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_patience(1e-9)
-    if not ready:
-        monkeypatch.setattr(background._Service, "serve", lambda self: None)
-    generator = np.random.default_rng(0)
-    x, w = generator.normal(size=(8, 3, 10, 10)), generator.normal(size=(4, 3, 3, 3))
-
-    def f(x: Any, w: Any) -> Any:
-        y = ops.max_pool(ops.relu(ops.conv(x, w)), (2, 2))
-        return np.sum(y**2)
-
-    jitted, desired = fdbr.jit(fdbr.grad(f, argnums=(0, 1))), fdbr.grad(f, argnums=(0, 1))(x, w)
-    for _ in range(5):
-        agrees(jitted(x, w), desired)
-    if ready:
-        agrees(jitted.compile(x, w)(x, w), desired)
 
 
 def test_compile_waits_until_no_kernel_is_left() -> None:
@@ -213,47 +141,6 @@ def test_compile_says_why_it_cannot() -> None:
 
     with pytest.raises(RuntimeError, match=r"cannot be compiled .* runs as it is: it makes text"):
         fdbr.jit(f).compile(1.0)
-
-
-def test_where_no_process_can_be_started_kernels_are_compiled_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sys, "executable", "")
-    set_patience(1e-9)
-    jitted, desired = fdbr.jit(step), step(*arguments())
-    until(lambda: (jitted(*arguments()), is_ready(jitted))[1])
-    agrees(jitted(*arguments()), desired)
-
-
-def test_a_process_that_dies_is_no_loss() -> None:
-    set_patience(1e-9)
-    jitted, desired = warmed(fdbr.jit(step), *arguments()), step(*arguments())
-    until(lambda: background._service.process is not None)
-    background._service.process.kill()
-    until(lambda: (jitted(*arguments()), is_ready(jitted))[1])
-    agrees(jitted(*arguments()), desired)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_process_that_is_forked_goes_on_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_patience(1e-9)
-    jitted, desired = fdbr.jit(step), step(*arguments())
-    with monkeypatch.context() as patch:
-        patch.setattr(background._Service, "serve", lambda self: None)
-        warmed(jitted, *arguments())
-    assert jitted.report().traces[0].waiting
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # there are threads, which wait
-        child = os.fork()
-    if not child:
-        code = 1
-        try:
-            until(lambda: (jitted(*arguments()), is_ready(jitted))[1])
-            agrees(jitted(*arguments()), desired)
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 TRAINING = """

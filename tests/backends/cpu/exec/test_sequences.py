@@ -13,7 +13,7 @@ import fdbr
 from fdbr import ops
 from fdbr.backends.cpu.exec.programs import generate
 from fdbr.backends.cpu.library.matmul import matmuls
-from fdbr.compiler.engine.tiers import PASSES, set_patience
+from fdbr.compiler.engine.tiers import PASSES
 
 
 def source_of(f, *args):
@@ -22,14 +22,6 @@ def source_of(f, *args):
     for run in PASSES:
         program = run(program)
     return generate(program, products=True).source
-
-
-@pytest.fixture
-def impatient():
-    """Programs are compiled at once, and their kernels while they run."""
-    old = set_patience(1e-9)
-    yield
-    set_patience(old)
 
 
 # --- products of matrices that lie in any way ----------------------------------------
@@ -154,32 +146,13 @@ def growing(x, w, limit):
 
 
 @pytest.mark.parametrize("size", [3, 40])
-@pytest.mark.parametrize("waits", [True, False])
-def test_guards_end_a_call_wherever_they_fail(size, waits):
-    old = set_patience(0.0 if waits else 1e-9)
-    try:
-        w, x = normal(size, size) / size**0.5, normal(size, seed=1)
-        f = fdbr.jit(growing)
-        for limit in (1e9, 1e9, 0.0, 1.0, 5.0, 1e9, 5.0, 1.0):
-            for scale in (1.0, 0.5):
-                args = x * scale, w, np.float64(limit)
-                assert_same(f(*args), growing(*args), ulps=256)
-    finally:
-        set_patience(old)
-
-
-@pytest.mark.parametrize("size", [2, 50])
-def test_numpy_does_what_is_not_compiled_yet_in_the_middle_of_a_call(impatient, size):
-    def f(x, w):
-        states, y = growing(x, w, 1e9)
-        return (states[2:] - states[:-2]).sum(axis=0) @ w, ops.pad(y, 2), y.mean()
-
-    g = fdbr.jit(fdbr.grad(lambda x, w: sum(ops.sum(part) for part in f(x, w))))
-    f_ = fdbr.jit(f)
-    x, w = normal(size), normal(size, size) / size
-    for number in range(12):
-        assert_same(f_(x + number, w), f(x + number, w), ulps=512)
-        assert_same(g(x + number, w), g.__wrapped__(x + number, w), ulps=512)
+def test_guards_end_a_call_wherever_they_fail(size):
+    w, x = normal(size, size) / size**0.5, normal(size, seed=1)
+    f = fdbr.jit(growing)
+    for limit in (1e9, 1e9, 0.0, 1.0, 5.0, 1e9, 5.0, 1.0):
+        for scale in (1.0, 0.5):
+            args = x * scale, w, np.float64(limit)
+            assert_same(f(*args), growing(*args), ulps=256)
 
 
 # --- calls at the same time ----------------------------------------------------------
