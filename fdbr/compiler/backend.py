@@ -4,7 +4,7 @@ A back end runs programs whose arrays belong to one array module.  Passes ask th
 steps its kernels can compute and what they cost; they never name a back end.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import attrs
@@ -18,12 +18,10 @@ __all__ = [
     "Backend",
     "Compiled",
     "Costs",
-    "Kernel",
     "RefusedError",
     "Run",
     "backend_of",
     "fuse_operations",
-    "is_busy",
     "lay_out",
     "register",
 ]
@@ -39,35 +37,6 @@ class RefusedError(Exception):
     """
 
 
-class Kernel(Protocol):
-    """A kernel of a program, which may not be compiled yet."""
-
-    @property
-    def length(self) -> int:
-        """The length of its source, from which the compile time is estimated."""
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that its replacement has taken so far."""
-
-    @property
-    def requested(self) -> bool:
-        """Whether its compilation has been requested."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether it is installed, or never will be."""
-
-    def request_compilation(self) -> None:
-        """Request its compilation in the background."""
-
-    def prioritize(self, urgent: bool) -> None:
-        """Set whether it is compiled even while other processes need the processor."""
-
-    def install(self) -> Any:
-        """Install it in the program; wait for its compilation if need be."""
-
-
 class Compiled(Protocol):
     """A program that can run.
 
@@ -78,8 +47,6 @@ class Compiled(Protocol):
     ----------
     source
         A readable text of the code.
-    kernels
-        The kernels that may not be compiled yet.
     sources
         The sources of all kernels.
     memory
@@ -89,7 +56,6 @@ class Compiled(Protocol):
     """
 
     source: str
-    kernels: Sequence[Kernel]
     sources: set[str]
     memory: int
     refuses: bool
@@ -148,7 +114,6 @@ class Backend:
         self.module = module
         self.costs = Costs() if costs is None else costs
 
-    # --- which steps kernels can do ---
     # --- which steps kernels can compute ---
     def holds(self, kind: Kind) -> bool:
         """Return whether kernels can read and write values of an aval."""
@@ -206,29 +171,17 @@ class Backend:
 
     # --- what runs ---
 
-    def generate(self, program: Program, products: bool = False, waits: bool = True) -> Compiled:
-        """Generate code for a program that has gone through the passes.
+    def generate(self, program: Program, products: bool = False) -> Compiled:
+        """Generate code for a program that has gone through the passes, and compile its kernels.
 
         The code raises `GuardFailure` where a guard fails.  With ``products`` kernels may compute
         small matrix products, and steps that no pass has fused; then the last bits may differ.
-        Unless it ``waits`` for kernels to be compiled, NumPy replaces those that are missing.
         """
         run: Any = stepwise(program.inputs, unfused(program.steps), program.outputs)
-        run.source, run.kernels, run.sources, run.memory = str(program), [], set(), 0
+        run.source, run.sources, run.memory = str(program), set(), 0
         run.refuses = False
         compiled: Compiled = run
         return compiled
-
-    def prepare(self) -> None:
-        """Load the modules that `generate` needs."""
-
-    def takes_to_prepare(self) -> float:
-        """Return the estimated seconds that `prepare` will take."""
-        return 0.0
-
-    def is_busy(self) -> bool:
-        """Return whether a kernel is being compiled in the background."""
-        return False
 
     def measures(self, sources: Iterable[str]) -> tuple[int, float]:
         """Return the bytes of machine code of some kernels, and their compile time in seconds."""
@@ -267,8 +220,3 @@ def lay_out(program: Program) -> Program:
 def fuse_operations(program: Program) -> Program:
     """Apply the back end's `Backend.fuse_operations`."""
     return backend_of(program).fuse_operations(program)
-
-
-def is_busy() -> bool:
-    """Return whether a kernel of any back end is being compiled in the background."""
-    return any(backend.is_busy() for backend in _backends.values())

@@ -1,4 +1,4 @@
-"""Programs are compiled before their first run here: see test_tiers.py for when they are else."""
+"""What passes make is checked here."""
 
 from compiling import at_once
 

@@ -40,9 +40,9 @@ class Interpreter(Backend):
     def pays_alone(self, step):
         return True
 
-    def generate(self, program, products=False, waits=True):
+    def generate(self, program, products=False):
         self.programs.append(program)
-        return super().generate(program, products, waits)
+        return super().generate(program, products)
 
     @property
     def kernels(self):

@@ -1,4 +1,4 @@
-"""Programs are compiled before their first run here: see test_tiers.py for when they are else.
+"""What passes make is checked here.
 
 Every call of a jitted function is compared with the function itself, but in tests that are marked
 ``unchecked``.

@@ -5,14 +5,12 @@
 
 import ast
 import functools
-import os
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import fdbr
-from fdbr.backends.cpu.runtime import background
 
 ROOT = Path(fdbr.__file__).parent
 
@@ -124,18 +122,6 @@ print(hasattr(fdbr, "sum"))
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
     assert found.stdout.strip() == b"False", found.stderr.decode()
-
-
-def test_the_process_that_compiles_kernels_loads_no_numpy():
-    """NumPy takes as long to load as a dozen kernels to compile."""
-    packages = {name: list(sys.modules[name].__path__) for name in background._PACKAGES}
-    program = background._PROGRAM.format(packages=packages, niceness=0)
-    program += "print([name for name in ('numpy', 'logging', 'attrs') if name in sys.modules])"
-    given = {"capture_output": True, "input": b"", "check": True, "timeout": 60}
-    path = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    command = [sys.executable, "-P", "-S", "-c", program.replace("serve(0)", "")]
-    found = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, **given)
-    assert found.stdout.strip() == b"[]"
 
 
 # --- assignments to what belongs to others --------------------------------------------

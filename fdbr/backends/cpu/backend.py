@@ -12,7 +12,7 @@ from fdbr.backends.cpu.library import registered  # noqa: F401  # registers the 
 from fdbr.backends.cpu.library.conv.batch_last_layout import lay_batch_last
 from fdbr.backends.cpu.library.conv.window_fusion import fuse_windows
 from fdbr.backends.cpu.library.dispatch import VALUES
-from fdbr.backends.cpu.runtime import background, compiling, machine
+from fdbr.backends.cpu.runtime import compiling
 from fdbr.compiler.backend import Backend, Compiled, register
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
 from fdbr.core.expr import FLOATS
@@ -70,18 +70,9 @@ class _Cpu(Backend):
         found = formulas.formula_of(step)
         return found is not None and found.is_composed and found.cost >= _SLOW
 
-    def generate(self, program: Program, products: bool = False, waits: bool = True) -> Compiled:
-        compiled: Compiled = generate(program, products, waits)  # type: ignore[assignment]
+    def generate(self, program: Program, products: bool = False) -> Compiled:
+        compiled: Compiled = generate(program, products)  # type: ignore[assignment]
         return compiled
-
-    def prepare(self) -> None:
-        machine.processor()
-
-    def takes_to_prepare(self) -> float:
-        return machine.takes_to_load()
-
-    def is_busy(self) -> bool:
-        return background.is_busy()
 
     def measures(self, sources: Iterable[str]) -> tuple[int, float]:
         return compiling.measures(sources)

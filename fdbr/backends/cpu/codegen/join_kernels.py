@@ -35,15 +35,8 @@ def write_joins(fused: Fused) -> Written:
     writer = _Writer(fused)
     joins = [_Join(writer, step) for step in fused.steps if join_of(step) is not None]
     long = [join for join in joins if not join.of_rows]
-    found: Lines = []
-    if long:
-        flag = writer.output(Output(None, (1,), np.dtype(np.int64), True, 1))
-        place = len(writer.outputs) - 1
-        found = [f"{flag}[thread] = i8(1)"]
-        for join in long:
-            join.flag = place
     body = _flat(writer, joins) if writer.flat else _by_rows(writer, joins, bool(long))
-    return writer.written([*body, *found], tuple([join.joined for join in long]))
+    return writer.written(body, tuple([join.joined for join in long]))
 
 
 class _Writer:
@@ -155,7 +148,6 @@ class _Join:
         self.codes = [CODES[kind_of(operand).dtype] for operand in step.operands]
         self.whole = len(axes) == len(shape)
         self.of_rows = not self.whole and axes[-1] == len(shape) - 1
-        self.flag = -1
         self.count = writer.columns if not (self.of_rows or writer.flat) else _LANES
         if self.of_rows:
             self.count = min(_LANES, 1 << (writer.columns.bit_length() - 1))
@@ -180,7 +172,7 @@ class _Join:
     @property
     def joined(self) -> Join:
         """Return the description by which the results of threads are combined."""
-        return Join(self.step.params["combine"], tuple(self.places), self.flag)
+        return Join(self.step.params["combine"], tuple(self.places))
 
     def at(self, lane: str) -> list[str]:
         """Return the elements of a lane."""

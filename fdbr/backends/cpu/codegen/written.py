@@ -50,13 +50,10 @@ class Join:
         The function that combines two states.
     parts
         The indices of the outputs, one for each part of a state.
-    found
-        The index of the output in which each thread records that it has a partial result.
     """
 
     combine: Combine
     parts: tuple[int, ...]
-    found: int
 
 
 @attrs.frozen

@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.written import Join, Output, Written
-from fdbr.backends.cpu.exec.kernel import RefusedError, by_numpy, joined_parts, word_of
+from fdbr.backends.cpu.exec.kernel import word_of
 from fdbr.backends.cpu.exec.memory.memory_order import in_one_order
-from fdbr.backends.cpu.exec.native_forms import parts_of
 from fdbr.backends.cpu.runtime.launching import thread_count
 from fdbr.backends.cpu.tuning import TUNING
+from fdbr.compiler.backend import RefusedError
 from fdbr.compiler.ir.loops import loop_of
 from fdbr.compiler.ir.program import Fused, Step, Variable, kind_of
+from fdbr.ops.declare.user_reductions import reduce_states
 
 __all__ = ["call_lines"]
 
@@ -63,7 +64,7 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
     names += [
         name for name, output in zip(made, written.outputs, strict=True) if output.over is None
     ]
-    run = writer.kernel(written, threads, lambda: by_numpy(parts_of(step), written, threads))
+    run = writer.kernel(written, threads)
     lines.append(f"{run}({', '.join(names)})")
     if written.refuses:
         writer.refuses = True
@@ -159,9 +160,9 @@ def _output_lines(
 
 def _join(writer: Any, join: Join, made: list[str], written: Written) -> list[str]:
     """Return the statements that combine the partial results of threads by a user's function."""
-    writer.scope["joined_parts"] = joined_parts
+    writer.scope["reduce_states"] = reduce_states
     parts, combine = ", ".join(made[i] for i in join.parts), writer.constant(join.combine)
-    lines = [f"joined = joined_parts({combine}, {made[join.found]}, ({parts},))"]
+    lines = [f"joined = reduce_states({combine}, ({parts},), (0,))"]
     for i, place in enumerate(join.parts):
         out = written.outputs[place].variable
         if out is not None:

@@ -1,7 +1,5 @@
 """Kernels that copy elements between strided views; all copies of one rank share a kernel."""
 
-from typing import Any
-
 import numpy as np
 
 from fdbr.backends.cpu.exec.sequence import Call, Slot
@@ -27,11 +25,7 @@ def ordered_look(shape: tuple[int, ...]) -> Look:
 def filled(slot: Slot) -> Call:
     """Return the call that fills contiguous elements with zeros."""
     code, size = _CODES[slot.dtype.itemsize], int(np.prod(slot.look.shape, dtype=int))
-
-    def zero(out: Any) -> None:
-        out[...] = 0
-
-    return Call(_FILL.format(code=code), (slot,), size, lambda: zero, weight=size)
+    return Call(_FILL.format(code=code), (slot,), size, weight=size)
 
 
 def copied(source: Slot, target: Slot) -> Call:
@@ -49,7 +43,6 @@ def copied(source: Slot, target: Slot) -> Call:
         _source(len(lengths), _CODES[size], size),
         (source, target, counts),
         1,
-        lambda: lambda x, out, _: np.copyto(out, x),
         weight=int(np.prod(lengths, dtype=int)),
     )
 

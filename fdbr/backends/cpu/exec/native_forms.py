@@ -2,7 +2,7 @@
 
 The native form of a step is a `Written`: a kernel's source, its operands and results, its number of
 rows and their cost.  Kernels of fused steps, of small arrays and of single instructions look the
-same to their callers, and to NumPy, which computes the same until they are compiled.
+same to their callers.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -21,7 +21,7 @@ from fdbr.compiler.ir.reductions import join_of
 from fdbr.compiler.passes.cse import Identities
 from fdbr.core.primitive import Primitive
 
-__all__ = ["NATIVE", "NativeForms", "parts_of"]
+__all__ = ["NATIVE", "NativeForms"]
 
 NATIVE: dict[Primitive, Callable[[Instruction], Written | None]] = {LOOP: write_loop}
 """Kernel generators for single instructions, by primitive; one may return `None`."""
@@ -105,9 +105,3 @@ def _renamed(written: Written, names: Mapping[Variable, Variable]) -> Written:
         for o, (variable, over) in ((o, renamed((o.variable, o.over))) for o in written.outputs)
     ]
     return attrs.evolve(written, inputs=tuple(renamed(written.inputs)), outputs=tuple(outputs))
-
-
-def parts_of(step: Step) -> tuple[Instruction, ...]:
-    """Return the instructions that a kernel computes."""
-    assert not isinstance(step, Guard)
-    return (step,) if isinstance(step, Instruction) else step.steps

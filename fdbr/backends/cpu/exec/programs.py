@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.codegen.loop_calls import loop_lines
-from fdbr.backends.cpu.exec.kernel import Kernel, native, otherwise
+from fdbr.backends.cpu.codegen.written import Written
+from fdbr.backends.cpu.exec.kernel import native
 from fdbr.backends.cpu.exec.kernel_calls import call_lines
 from fdbr.backends.cpu.exec.memory.buffer_assignment import Plan, is_join, plan
 from fdbr.backends.cpu.exec.memory.workspaces import give, taker
@@ -22,7 +23,7 @@ from fdbr.backends.cpu.library.conv.program_primitives import IN_ORDER
 from fdbr.backends.cpu.library.dispatch import VALUES
 from fdbr.backends.cpu.library.matmul.matmuls import is_threaded
 from fdbr.backends.cpu.library.matmul.small import product_lines
-from fdbr.backends.cpu.runtime.background import address_of
+from fdbr.backends.cpu.runtime.compiling import addresses_of
 from fdbr.compiler.interpret import is_direct
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.guards import EXACT, same
@@ -63,13 +64,12 @@ _IN_PLACE = {op.SUBTRACT_AT_LABELS: take_at_labels}
 class _Writer:
     """The lines of the function, and the objects that they name."""
 
-    def __init__(self, memory: Plan, waits: bool) -> None:
+    def __init__(self, memory: Plan) -> None:
         self.places = memory.places
         self.inside = memory.inside
-        self.waits = waits
         self.has_block = self.refuses = False
-        self.kernels: dict[str, Any] = {}  # those that may not be compiled yet
-        self.sources: set[str] = set()  # of all kernels
+        self.kernels: dict[str, tuple[Written, int]] = {}  # and their numbers of threads, by name
+        self.loops: list[Any] = []  # the functions that run iterations
         self.lines: list[str] = []
         self.defined: set[Variable] = set()  # variables that have a Python name
         self.exposed: dict[Variable, int] = {}  # planned arrays that Python uses, numbered
@@ -83,7 +83,6 @@ class _Writer:
             "dispatch": dispatch,
         }
         self._names: dict[Any, str] = {}
-        self._held: list[Any] = []
 
     def variable(self, variable: Variable) -> str:
         """Return the local variable for a variable of the program."""
@@ -110,24 +109,12 @@ class _Writer:
 
     def own(self, primitive: Primitive, value: Callable[..., Any]) -> str:
         """Return an expression for the function of a primitive: the CPU library's, or its value."""
-        found = VALUES.get(primitive)
-        if found is not None and not self.waits:
-            found = otherwise(found, value)
-            self._held.append(found)  # keeps it alive, because its name contains its id
-        return self.constant(value if found is None else found, "f")
+        return self.constant(VALUES.get(primitive, value), "f")
 
-    def kernel(self, written: Any, threads: int, instead: Callable[[], Any]) -> str:
-        """Return the name of a kernel; ``instead`` makes its replacement until it is compiled."""
+    def kernel(self, written: Written, threads: int) -> str:
+        """Return the name of a kernel, which is compiled once all are known."""
         name = f"k{len(self.kernels)}"
-        self.sources.add(written.source)
-        found: Any = None
-        if self.waits:
-            address = address_of(written.source)
-            found = native(address, written.rows, threads, written.interruptible)
-            self.scope[name] = found
-        else:
-            found = Kernel(self.scope, name, written, threads, instead())
-        self.kernels[name] = found
+        self.kernels[name] = written, threads
         return name
 
     def operand(self, operand: Any) -> str:
@@ -135,17 +122,15 @@ class _Writer:
         return self.variable(operand) if is_variable(operand) else self.constant(operand)
 
 
-def generate(
-    program: Program, products: bool = False, waits: bool = True
-) -> Callable[..., tuple[Any, ...]]:
+def generate(program: Program, products: bool = False) -> Callable[..., tuple[Any, ...]]:
     """Return a function from the inputs of a program to the tuple of its outputs.
 
     It raises `GuardFailure` where a guard fails.  With ``products`` kernels may compute small
     matrix products, and steps that no pass has fused; their results equal NumPy's but for the last
-    bits.  Unless it ``waits`` for kernels to be compiled, NumPy replaces those that are missing.
+    bits.
 
-    Attributes of the function are its ``source``, the ``kernels`` that may not be compiled yet,
-    the ``sources`` of all kernels, and the bytes of its ``memory``.
+    Attributes of the function are its ``source``, the ``sources`` of all kernels, and the bytes of
+    its ``memory``.
 
     A program that overwrites inputs takes a list besides them, and appends to it before it
     overwrites the first one; without the list it overwrites copies, and spares the inputs.
@@ -157,8 +142,8 @@ def generate(
     builder = Builder(natives)
     sequences = Sequences(units, program.outputs, builder)
     memory = plan(program, builder.own, builder.looks, builder.scratch, builder.early)
-    code = sequences.code(memory, waits)
-    writer = _Writer(memory, waits)
+    sources = sequences.sources(memory)
+    writer = _Writer(memory)
     writer.has_block = bool(memory.size or sequences.built)
     writer.rooted = {v for unit in units if isinstance(unit, Run) for v in unit.roots}
     heads = [writer.variable(variable) for variable in program.inputs]
@@ -174,7 +159,7 @@ def generate(
             writer.lines += _begin(writer, over, begun)
             begun = True
         if isinstance(unit, Run):
-            writer.lines += sequences.lines(writer, unit, code, memory, ordered)
+            writer.lines += sequences.lines(writer, unit, memory, ordered)
         elif isinstance(unit, Guard):
             _write_guard(writer, unit)
         elif (form := natives.form(unit)) is not None:
@@ -191,10 +176,16 @@ def generate(
         if not isinstance(unit, Run):
             writer.defined.update(unit.outs)
         writer.lines += _deleted(writer, ends.get(position, ()))
+    sources.update(written.source for written, _ in writer.kernels.values())
+    codes = addresses_of(sources)
+    for name, (written, threads) in writer.kernels.items():
+        code = codes[written.source]
+        writer.scope[name] = native(code, written.rows, threads, written.interruptible)
     outs = "".join(f"{writer.operand(output)}, " for output in program.outputs)
     if writer.has_block:
         shown = [memory.places[variable] for variable in writer.exposed]
-        writer.scope.update(take=taker(memory, shown, sequences.templates), give=give)
+        templates = [commands.template(codes) for commands in sequences.commands]
+        writer.scope.update(take=taker(memory, shown, templates), give=give)
         writer.lines[:0] = ["block = take()", "memory = block.arrays", "tables = block.tables"]
         writer.lines.append("give(block)")
     body = "\n ".join([*writer.lines, f"return ({outs})"])
@@ -202,18 +193,15 @@ def generate(
     source = f"def run({', '.join(heads)}):\n {body}\n"
     exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
     run = writer.scope.pop("run")  # otherwise the function and its globals form a cycle
-    run.source, run.kernels = source, [*writer.kernels.values(), *code.waiting.values()]
-    run.sources = {*writer.sources, *(one for one in code.numbers if type(one) is str)}
+    run.source, run.sources = source, sources.union(*(loop.sources for loop in writer.loops))
     run.memory, run.refuses = memory.size, writer.refuses
     return run
 
 
 def _iteration(writer: _Writer, program: Program, products: bool) -> Any:
     """Generate the function that runs one iteration of a loop, or its pullback."""
-    run: Any = generate(program, products, writer.waits)
-    name = f"iteration {len(writer.kernels)}"
-    writer.kernels.update({f"{name}.{i}": kernel for i, kernel in enumerate(run.kernels)})
-    writer.sources |= run.sources
+    run: Any = generate(program, products)
+    writer.loops.append(run)
     writer.refuses |= run.refuses
     return run
 

@@ -1,23 +1,18 @@
 """Sequences: kernels and checks that run one after the other in one call.
 
-Where a sequence stops, because a kernel is not compiled yet, Python computes that step by NumPy,
-and continues the sequence behind it.  If a check fails or a kernel refuses, Python raises.
+If a check fails or a kernel refuses, the sequence stops, and Python raises the error.
 """
 
-import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
 
-from fdbr.backends.cpu.exec.kernel import RefusedError
-from fdbr.backends.cpu.exec.sequence_runner import runner
 from fdbr.backends.cpu.exec.sequence_tables import (
     ADVANCE,
     AIM,
     BEGIN,
-    FIRST,
     REFUSED,
     REPEAT,
     Tables,
@@ -25,10 +20,8 @@ from fdbr.backends.cpu.exec.sequence_tables import (
     Writer,
 )
 from fdbr.backends.cpu.exec.views import Look
-from fdbr.backends.cpu.runtime.background import Awaited, Request, ensure_running, request_for
-from fdbr.backends.cpu.runtime.compiling import address_of
+from fdbr.compiler.backend import RefusedError
 from fdbr.compiler.interpret import unboxed
-from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Guard, Variable, is_variable
 
@@ -38,7 +31,6 @@ __all__ = [
         "Aim",
         "Call",
         "Check",
-        "Code",
         "Commands",
         "Record",
         "Slot",
@@ -88,8 +80,6 @@ class Call:
         The slots in its table.
     rows
         The number of rows.
-    instead
-        Makes the function that replaces it by NumPy.
     refuses
         Whether the last slot is a byte that it sets when it refuses.
     weight
@@ -99,7 +89,6 @@ class Call:
     code: str | int
     slots: tuple[Slot, ...]
     rows: int
-    instead: Callable[[], Callable[..., None]]
     refuses: bool = False
     weight: int = 0
 
@@ -176,64 +165,13 @@ class Iterations:
 Record = Call | Check | Aim | Advance | Iterations
 
 
-class Code:
-    """The machine code of a program's kernels, as words that tables refer to.
-
-    Attributes
-    ----------
-    words
-        The address of each kernel; 0 until it is compiled.
-    """
-
-    def __init__(self, sources: Sequence[str | int], waits: bool) -> None:
-        self.words = np.zeros(max(1, len(sources)), np.int64)
-        self.numbers: dict[str | int, int] = {}
-        self.waiting: dict[int, _Word] = {}
-        self._kept: list[Any] = []  # keeps machine code in memory
-        for source in sources:
-            if source in self.numbers:
-                continue
-            number = self.numbers[source] = len(self.numbers)
-            if isinstance(source, int):
-                self.words[number] = source
-                self._kept.append(source)
-            elif waits:
-                self.words[number] = address = address_of(source)
-                self._kept.append(address)
-            else:
-                awaited = _Word(request_for(source), self.words, number)
-                if awaited.is_there:
-                    self._kept.append(awaited.request)
-                else:
-                    self.waiting[number] = awaited
-
-    def place(self, source: str | int) -> int:
-        """Return the address of the word for a kernel."""
-        return int(self.words.ctypes.data) + 8 * self.numbers[source]
-
-
-class _Word(Awaited):
-    """A kernel of sequences that is not compiled yet: they call the address in a word."""
-
-    __slots__ = ("number", "words")
-
-    def __init__(self, request: Request, words: Any, number: int) -> None:
-        super().__init__(request)
-        self.words, self.number = words, number
-
-    def install(self) -> None:
-        self.words[self.number] = self.request.wait()
-
-
 class Commands:
-    """The records of a sequence, ready to run.
+    """The records of a sequence.
 
     Parameters
     ----------
     records
         The records, in order.
-    code
-        The kernels of the program.
     arguments
         The values whose memory is passed in each run, in order.
     starts
@@ -245,34 +183,29 @@ class Commands:
     def __init__(
         self,
         records: Sequence[Record],
-        code: Code,
         arguments: Sequence[Any],
         starts: dict[Variable, int],
         free: bool,
     ) -> None:
-        self.records = records
-        self._code = code
-        self._instead: dict[int, Any] = {}
+        self.records, self._arguments, self._starts, self._free = records, arguments, starts, free
         self._places: dict[Any, int] = {}
         self._counters: dict[Any, int] = {}
-        self.kept = [slot.root for slot in _slots(records) if type(slot.root) is not Variable]
-        self.template = self._written(arguments, starts, free)
-        self.run = runner()
+        self._codes: Mapping[str, int] = {}
 
-    def _written(
-        self, arguments: Sequence[Any], starts: dict[Variable, int], free: bool
-    ) -> Template:
+    def template(self, codes: Mapping[str, int]) -> Template:
+        """Return the tables, with the addresses of kernels by their sources."""
+        self._codes = codes  # keeps machine code in memory
         writer = Writer()
-        numbers = {id(value): i + 1 for i, value in enumerate(arguments)}
+        numbers = {id(value): i + 1 for i, value in enumerate(self._arguments)}
         patches = []
         for slot in _slots(self.records):
             if slot.key in self._places:
                 continue
             start = slot.look.start * slot.dtype.itemsize
             number = numbers.get(id(slot.root))
-            inside = number is None and slot.root in starts if is_variable(slot.root) else False
+            inside = number is None and is_variable(slot.root) and slot.root in self._starts
             if inside:
-                first = starts[slot.root] + start
+                first = self._starts[slot.root] + start
             elif number is None and is_variable(slot.root):
                 first = 0
             else:
@@ -281,7 +214,7 @@ class Commands:
             if number is not None:
                 patches.append((number, place, start))
         records = [self._line(writer, i, record) for i, record in enumerate(self.records)]
-        return writer.finish(patches, records, free)
+        return writer.finish(patches, records, self._free)
 
     def _line(self, writer: Writer, i: int, record: Record) -> tuple[int, int, int, int]:
         places = [self._places[slot.key] for slot in record.slots]
@@ -299,10 +232,11 @@ class Commands:
                 return REPEAT, word, i - record.back, 0
             return BEGIN, word, record.loop.length, 0
         byte = places[-1] if record.refuses else 0
-        return self._code.place(record.code), writer.table(places), record.rows, byte
+        code = record.code if isinstance(record.code, int) else self._codes[record.code]
+        return code, writer.table(places), record.rows, byte
 
-    def resume(self, number: int | None, tables: Tables, *arguments: Any) -> None:
-        """Execute the record that the runner has stopped at, and continue until the end.
+    def stop(self, number: int, tables: Tables) -> NoReturn:
+        """Raise the error of the record at which the runner has stopped.
 
         Raises
         ------
@@ -311,45 +245,18 @@ class Commands:
         RefusedError
             If a kernel refuses.
         """
-        while number is not None:
-            number += self.instead_of(number, tables)
-            tables.words[FIRST] = number
-            number = self.run(tables.words, *arguments)
-
-    def instead_of(self, number: int, tables: Tables) -> int:
-        """Execute a record by NumPy and return 1; return 0 if its kernel is compiled by now."""
         if number & REFUSED:
             raise RefusedError
-        record = self.records[number]
-        arrays = [
-            tables.array(self._places[slot.key], slot.look.shape, slot.strides, slot.dtype)
-            for slot in record.slots
-        ]
-        if isinstance(record, Check):
-            answer = record.guard.question(unboxed(arrays[0], record.guard.operand.kind))
-            if not same(answer, record.guard.answer):
-                raise self._failure(record, answer, tables)
-            return 1
-        assert isinstance(record, Call)
-        place = self._code.numbers[record.code]
-        awaited = self._code.waiting[place]
-        if awaited.is_there:
-            return 0
-        if awaited.requested:
-            ensure_running()
-        start = time.perf_counter()
-        if number not in self._instead:
-            self._instead[number] = record.instead()
-        self._instead[number](*arrays)
-        awaited.seconds += time.perf_counter() - start
-        return 1
-
-    def _failure(self, check: Check, answer: Any, tables: Tables) -> GuardFailure:
-        failure = GuardFailure(check.guard.index, answer)
+        check = self.records[number]
+        assert isinstance(check, Check)
+        slot, guard = check.slot, check.guard
+        array = tables.array(self._places[slot.key], slot.look.shape, slot.strides, slot.dtype)
+        answer = guard.question(unboxed(array, guard.operand.kind))
+        failure = GuardFailure(guard.index, answer)
         for loop in check.loops:
             iteration = loop.length - int(tables.words[self._counters[loop]])
             failure = loop.failure(iteration, failure)
-        return failure
+        raise failure
 
 
 def _slots(records: Sequence[Record]) -> list[Slot]:

@@ -15,9 +15,7 @@ from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.backends.cpu.codegen.nest_kernels import write_nest
 from fdbr.backends.cpu.codegen.small_kernels import is_plain_loop, write_small
 from fdbr.backends.cpu.codegen.written import Output, Written
-from fdbr.backends.cpu.exec.kernel import by_numpy
 from fdbr.backends.cpu.exec.native_copies import copied, filled, ordered_look
-from fdbr.backends.cpu.exec.native_forms import parts_of
 from fdbr.backends.cpu.exec.sequence import Advance, Aim, Call, Check, Iterations, Record, Slot
 from fdbr.backends.cpu.exec.sequencing import Natives, data_inputs, is_look, reduction
 from fdbr.backends.cpu.exec.views import Look, looked, sliced
@@ -154,9 +152,9 @@ class Builder:
             self._look(step)
             return
         if isinstance(step, Small):
-            self._written(step, write_small(step, self._lying), lying=True)
+            self._written(write_small(step, self._lying), lying=True)
         elif (form := self.natives.form(step)) is not None:
-            self._written(step, form)
+            self._written(form)
         else:
             assert isinstance(step, Instruction)
             loop = loop_of(step)
@@ -299,10 +297,10 @@ class Builder:
         elif not is_plain_loop(step):
             fused = reduction(step)
             assert fused is not None
-            self._written(fused, write_nest(fused, (), self.natives.gapped))
+            self._written(write_nest(fused, (), self.natives.gapped))
         else:
             alone = Small((step,), (out,))
-            self._written(step, write_small(alone, self._lying), lying=True)
+            self._written(write_small(alone, self._lying), lying=True)
 
     def _copy(self, step: Instruction, target: Slot) -> None:
         records = self._built.records
@@ -328,21 +326,16 @@ class Builder:
         written = write_product(step, once)
         along = b.look.strides[-2 if turned and not once else -1]
         scratch = b if along == 1 else self.room(written.outputs[1].shape, out.kind.dtype)
-        numpy_turned = turned and not once
-
-        def by_numpy(a: Any, b: Any, out: Any, _: Any) -> None:
-            np.matmul(a, b.swapaxes(-1, -2) if numpy_turned else b, out=out)
-
         slots = a, b, self.slot(out), scratch
         weight = written.rows * written.weight
-        record = Call(written.source, slots, written.rows, lambda: by_numpy, weight=weight)
+        record = Call(written.source, slots, written.rows, weight=weight)
         self._built.records.append(record)
 
     def _lying(self, variable: Variable) -> Look | None:
         found = self.looks.get(variable)
         return None if found is None else found[1]
 
-    def _written(self, step: Any, written: Written, lying: bool = False) -> None:
+    def _written(self, written: Written, lying: bool = False) -> None:
         """Add the call of a kernel, and of the division that completes a mean."""
         slots = []
         for i, operand in enumerate(written.inputs):
@@ -358,10 +351,8 @@ class Builder:
             slots.append(self._target(output))
             if output.divisor != 1:
                 ends.append(_division(slots[-1], output.divisor))
-        steps = parts_of(step)
-        instead = lambda: by_numpy(steps, written, 1)  # noqa: E731
         weight = written.rows * written.weight
-        call = Call(written.source, tuple(slots), written.rows, instead, written.refuses, weight)
+        call = Call(written.source, tuple(slots), written.rows, written.refuses, weight)
         self._built.records += [call, *ends]
 
     def _target(self, output: Output) -> Slot:
@@ -385,8 +376,5 @@ def _division(slot: Slot, divisor: int) -> Call:
     by = Slot(number, ordered_look((1,)), slot.dtype)
     size = int(np.prod(slot.look.shape, dtype=int))
 
-    def divide(out: Any, by: Any) -> None:
-        out /= by[0]
-
     source = _DIVIDE.format(code=CODES[slot.dtype])
-    return Call(source, (slot, by), size, lambda: divide, weight=8 * size)
+    return Call(source, (slot, by), size, weight=8 * size)

@@ -5,10 +5,10 @@ from typing import Any
 
 from fdbr.backends.cpu.exec.memory.buffer_assignment import Plan
 from fdbr.backends.cpu.exec.memory.workspaces import give
-from fdbr.backends.cpu.exec.sequence import Call, Code, Commands, Iterations, Record
+from fdbr.backends.cpu.exec.sequence import Call, Commands, Iterations, Record
 from fdbr.backends.cpu.exec.sequence_building import Builder, Built
+from fdbr.backends.cpu.exec.sequence_runner import runner
 from fdbr.backends.cpu.exec.sequencing import Run, is_look
-from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Fused, Instruction, Step, Variable, is_variable
 
 __all__ = ["Sequences"]
@@ -41,22 +41,21 @@ class Sequences:
             else:
                 position += 1
         self.shown = _shown(units, outputs)
-        self.templates: list[Any] = []
+        self.commands: list[Commands] = []
         self.boxes: dict[Variable, str] = {}
 
     def _is_real(self, root: Any) -> bool:
         return is_variable(root) and root not in self.builder.moving
 
-    def code(self, memory: Plan, waits: bool) -> Code:
-        """Return the machine code of all kernels, except copies that the memory plan avoids."""
+    def sources(self, memory: Plan) -> set[str]:
+        """Return the sources of all kernels, except copies that the memory plan avoids."""
         for built in self.built.values():
             built.leave_out(memory.inside)
         records = [record for built in self.built.values() for record in built.records]
-        return Code([record.code for record in records if isinstance(record, Call)], waits)
+        calls = [record for record in records if isinstance(record, Call)]
+        return {call.code for call in calls if isinstance(call.code, str)}
 
-    def lines(
-        self, writer: Any, run: Run, code: Code, memory: Plan, ordered: set[Variable]
-    ) -> list[str]:
+    def lines(self, writer: Any, run: Run, memory: Plan, ordered: set[Variable]) -> list[str]:
         """Return the statements that run a sequence."""
         built = self.built[run]
         writer.refuses |= any(type(r) is Call and r.refuses for r in built.records)
@@ -66,14 +65,14 @@ class Sequences:
         names = [self._argument(writer, root, ordered, lines) for root in given]
         starts = {root: memory.start(root) for root in roots if root in memory.places}
         weight = _weight(built.records)
-        commands = Commands(built.records, code, given, starts, weight >= _SHORT)
-        number = len(self.templates)
-        self.templates.append(commands.template)
-        writer.scope[f"q{number}"] = commands.run
-        writer.scope[f"resume{number}"] = _going_on(commands, number)
+        commands = Commands(built.records, given, starts, weight >= _SHORT)
+        number = len(self.commands)
+        self.commands.append(commands)
+        writer.scope["sequence"] = runner()
+        writer.scope[f"stop{number}"] = _stopping(commands, number)
         arguments = "".join(f", {name}" for name in names)
-        lines.append(f"a = q{number}(tables[{number}].words{arguments})")
-        lines.append(f"if a is not None: resume{number}(a, block{arguments})")
+        lines.append(f"a = sequence(tables[{number}].words{arguments})")
+        lines.append(f"if a is not None: stop{number}(a, block)")
         for step in run.steps:
             lines += self._after(writer, step, memory)
         ordered.update(v for v in run.outs if v in self.builder.own)
@@ -141,17 +140,16 @@ def _weight(records: Sequence[Record]) -> int:
     return weight
 
 
-def _going_on(commands: Commands, number: int) -> Callable[..., None]:
-    """Return the function that continues a sequence where it has stopped."""
+def _stopping(commands: Commands, number: int) -> Callable[[int, Any], None]:
+    """Return the function that raises the error of a sequence that has stopped."""
 
-    def resume(stopped: int, block: Any, *arguments: Any) -> None:
+    def stop(stopped: int, block: Any) -> None:
         try:
-            commands.resume(stopped, block.tables[number], *arguments)
-        except GuardFailure:
+            commands.stop(stopped, block.tables[number])
+        finally:
             give(block)  # so that the next run finds it
-            raise
 
-    return resume
+    return stop
 
 
 def _shown(units: Sequence[Step | Run], outputs: Iterable[Any]) -> set[Variable]:

@@ -1,8 +1,7 @@
 """The runner of sequences: machine code that calls one kernel after the other as tables say.
 
-It stops at a record that it cannot execute: a kernel that is not compiled yet or that refuses, or a
-check that fails.  It returns the number of the record (with `REFUSED` set if a kernel refused), and
-can continue at any record.
+It stops at a kernel that refuses and at a check that fails, and returns the number of the record,
+with `REFUSED` set if a kernel refused.
 """
 
 import functools
@@ -21,15 +20,14 @@ declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 
-define internal i64 @go(ptr %words, i64 %first) {{
+define internal i64 @go(ptr %words) {{
 entry:
-  %count.at = getelementptr i64, ptr %words, i64 1
-  %count = load i64, ptr %count.at
-  %records.at = getelementptr i64, ptr %words, i64 5
+  %count = load i64, ptr %words
+  %records.at = getelementptr i64, ptr %words, i64 4
   %records = load ptr, ptr %records.at
   br label %next
 next:
-  %k = phi i64 [%first, %entry], [%k1, %step], [%c, %back]
+  %k = phi i64 [0, %entry], [%k1, %step], [%c, %back]
   %any = icmp slt i64 %k, %count
   br i1 %any, label %record, label %end
 record:
@@ -74,21 +72,17 @@ repeat:
 back:
   br label %next
 kernel:
-  %code = load atomic ptr, ptr %a monotonic, align 8
-  %missing = icmp eq ptr %code, null
-  br i1 %missing, label %stop, label %there
-there:
   %plain = icmp eq i64 %d, 0
   br i1 %plain, label %run, label %careful
 run:
-  call void %code(ptr %b, i64 0, i64 %c, i64 0)
+  call void %a(ptr %b, i64 0, i64 %c, i64 0)
   br label %step
 careful:
   %place = inttoptr i64 %d to ptr
   %byte.at = getelementptr i64, ptr %place, i64 {DATA}
   %byte = load ptr, ptr %byte.at
   store i8 0, ptr %byte
-  call void %code(ptr %b, i64 0, i64 %c, i64 0)
+  call void %a(ptr %b, i64 0, i64 %c, i64 0)
   %refused = load i8, ptr %byte
   %fine = icmp eq i8 %refused, 0
   br i1 %fine, label %step, label %refused.stop
@@ -128,13 +122,11 @@ entry:
   %object = load ptr, ptr %arguments
   %words.at = getelementptr i64, ptr %object, i64 {DATA}
   %words = load ptr, ptr %words.at
-  %first = load i64, ptr %words
-  store i64 0, ptr %words
-  %patches.at = getelementptr i64, ptr %words, i64 2
+  %patches.at = getelementptr i64, ptr %words, i64 1
   %patches = load i64, ptr %patches.at
-  %free.at = getelementptr i64, ptr %words, i64 3
+  %free.at = getelementptr i64, ptr %words, i64 2
   %free = load i64, ptr %free.at
-  %list.at = getelementptr i64, ptr %words, i64 4
+  %list.at = getelementptr i64, ptr %words, i64 3
   %list = load ptr, ptr %list.at
   br label %next
 next:
@@ -163,11 +155,11 @@ go:
   br i1 %lets.go, label %apart, label %held
 apart:
   %thread = call ptr @PyEval_SaveThread()
-  %apart.end = call i64 @go(ptr %words, i64 %first)
+  %apart.end = call i64 @go(ptr %words)
   call void @PyEval_RestoreThread(ptr %thread)
   br label %done
 held:
-  %held.end = call i64 @go(ptr %words, i64 %first)
+  %held.end = call i64 @go(ptr %words)
   br label %done
 done:
   %end = phi i64 [%apart.end, %apart], [%held.end, %held]

@@ -3,18 +3,17 @@
 They are an array of 64-bit words, one array for each workspace of a program, so that concurrent
 runs have their own:
 
-- the *head*: the first record, the numbers of records and patches, whether the GIL is released,
-  and the addresses of patches and records;
+- the *head*: the numbers of records and patches, whether the GIL is released, and the addresses of
+  patches and records;
 - *patches*, for each slot in an argument: the number of the argument, the slot that its data
   address is written to, and an offset in bytes;
 - *slots*, which look like array objects to a kernel: a data address, and the address of strides;
 - *kernel tables* of slots, one for each call;
-- *records*, of four words.  A call has the address of the word that holds the address of its code,
-  its table, its rows, and the slot of a byte that is set to 0 before and must be 0 afterwards (or
-  0).  A check has 0, the slot of a value, its size in bytes, and the bits that it must have.
-  `AIM` sets a slot to the address of another one plus an offset; `ADVANCE` moves it by some bytes.
-  `BEGIN` writes the number of iterations to a word; `REPEAT` decrements it, and jumps back to a
-  record while it is positive.
+- *records*, of four words.  A call has the address of its code, its table, its rows, and the slot
+  of a byte that is set to 0 before and must be 0 afterwards (or 0).  A check has 0, the slot of a
+  value, its size in bytes, and the bits that it must have.  `AIM` sets a slot to the address of
+  another one plus an offset; `ADVANCE` moves it by some bytes.  `BEGIN` writes the number of
+  iterations to a word; `REPEAT` decrements it, and jumps back to a record while it is positive.
 """
 
 import ctypes
@@ -26,14 +25,13 @@ import numpy as np
 from fdbr.backends.cpu.codegen.language import HEAD
 
 __all__ = [
-    *("ADVANCE", "AIM", "BEGIN", "DATA", "FIRST", "REFUSED", "REPEAT", "STRIDES"),
+    *("ADVANCE", "AIM", "BEGIN", "DATA", "REFUSED", "REPEAT", "STRIDES"),
     *("Tables", "Template", "Writer"),
 ]
 
 REFUSED = 1 << 40
 AIM, ADVANCE, BEGIN, REPEAT = 1, 2, 3, 4
-FIRST = 0  # the word of the head for the first record
-_WORDS = 6  # of the head
+_WORDS = 5  # of the head
 DATA, STRIDES = HEAD // 8, HEAD // 8 + 3  # words of a slot, as in NumPy's array struct
 
 
@@ -85,7 +83,7 @@ class Writer:
 
     def __init__(self) -> None:
         self.words = [0] * _WORDS
-        self.here: list[int] = [4, 5]
+        self.here: list[int] = [3, 4]
         self.inside: list[int] = []
 
     def place(self, start: int, strides: tuple[int, ...], inside: bool) -> int:
@@ -119,11 +117,11 @@ class Writer:
         free: bool,
     ) -> Template:
         """Return the template with its patches and records, which refer to slots by index."""
-        self.words[1:6] = len(records), len(patches), int(free), 8 * len(self.words), 0
+        self.words[:_WORDS] = len(records), len(patches), int(free), 8 * len(self.words), 0
         for number, place, behind in patches:
             self.here.append(len(self.words) + 1)
             self.words += [number, 8 * place, behind]
-        self.words[5] = 8 * len(self.words)
+        self.words[4] = 8 * len(self.words)
         for code, table, count, last in records:
             at = len(self.words)
             self.here.append(at + 1)

@@ -12,7 +12,7 @@ from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.backends.cpu.codegen.small_kernels import is_plain_loop, loop_weight
 from fdbr.backends.cpu.codegen.written import Written, fits_word
 from fdbr.backends.cpu.exec.native_copies import ordered_look
-from fdbr.backends.cpu.exec.native_forms import NativeForms, parts_of
+from fdbr.backends.cpu.exec.native_forms import NativeForms
 from fdbr.backends.cpu.exec.views import Look, looked
 from fdbr.backends.cpu.library.matmul.blas import is_blas_product, vector_parts
 from fdbr.backends.cpu.library.matmul.matmuls import is_threaded
@@ -299,7 +299,7 @@ def _weight(step: Step) -> int:
     loop = loop_of(step)
     if loop is not None:
         return loop.length * sum(map(_weight, loop.body.steps))
-    return loop_weight(parts_of(step))
+    return loop_weight((step,) if isinstance(step, Instruction) else step.steps)
 
 
 def _pays(steps: Sequence[Step], natives: Natives) -> bool:

@@ -1,1 +1,1 @@
-"""Threads, machine code, its cache, and compilation in the background."""
+"""Threads, machine code, and its cache."""

@@ -1,7 +1,6 @@
 """From a kernel's source to the address of its machine code, with a cache in memory and on disk."""
 
 import functools
-import importlib
 import inspect
 import re
 import time
@@ -11,22 +10,22 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from fdbr.backends.cpu.codegen import intrinsics, language
+from fdbr.backends.cpu.codegen import intrinsics, language, loop_nest, nest_lowering
 from fdbr.backends.cpu.codegen.llvm_lowering import lower
 from fdbr.backends.cpu.library.matmul import register_tiles, tiles
 from fdbr.backends.cpu.runtime import machine
 from fdbr.backends.cpu.runtime.machine import (
     Address,
     code,
+    code_of,
     digest,
-    find,
     optimized_code,
     placed,
     processor,
 )
-from fdbr.backends.cpu.runtime.machine import code_of as kept_code
+from fdbr.backends.cpu.runtime.workers import compute
 
-__all__ = ["address_of", "code_of", "find_address", "front_end", "load", "measures", "translated"]
+__all__ = ["address_of", "addresses_of", "front_end", "measures", "translated"]
 
 _LIBRARIES = tiles, language, intrinsics, register_tiles
 _IMPORT = re.compile(r"^from fdbr\.backends\.cpu\.([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
@@ -47,17 +46,33 @@ def address_of(source: str) -> Address:
 
     The code stays in memory as long as the address object is referenced.
     """
-    found = _in_memory(source)
-    if found is None:
-        start = time.perf_counter()
-        code = code_of(source)
-        found = load(source, code, time.perf_counter() - start)
-    return found
+    return _in_memory(source) or addresses_of([source])[source]
 
 
-def load(source: str, code: tuple[str, bytes], seconds: float = 0.0) -> Address:
-    """Load a kernel's machine code, which took some seconds to compile; return its address."""
-    found = _in_memory(source)
+def addresses_of(sources: Iterable[str]) -> dict[str, Address]:
+    """Return the addresses of kernels, by source; those that are missing are compiled in threads.
+
+    Raises
+    ------
+    KernelError, RuntimeError
+        If a kernel cannot be compiled.
+    """
+    found: dict[str, Address] = {}
+    missing = []
+    for source in dict.fromkeys(sources):
+        address = _in_memory(source)
+        if address is None:
+            missing.append(source)
+        else:
+            found[source] = address
+    return found | compute(_load, missing) if missing else found
+
+
+def _load(source: str, pauses: bool) -> Address:
+    start = time.perf_counter()
+    code = code_of(_key(source), lambda: _compiled(source), pauses)
+    seconds = time.perf_counter() - start
+    found = _in_memory(source)  # another thread may have been faster
     if found is None:
         found = placed(*code)
         found.owner.seconds = seconds
@@ -75,20 +90,6 @@ def measures(sources: Iterable[str]) -> tuple[int, float]:
 def _in_memory(source: str) -> Address | None:
     owner = _loaded.get(source)
     return None if owner is None else Address(owner)
-
-
-def code_of(source: str) -> tuple[str, bytes]:
-    """Return the name of a kernel's function, and an object file that defines it."""
-    return kept_code(_key(source), lambda: _compiled(source))
-
-
-def find_address(source: str) -> Address | None:
-    """Return the address of a kernel in memory or on disk; `None` if it must be compiled."""
-    found = _in_memory(source)
-    if found is not None:
-        return found
-    code = find(_key(source))
-    return None if code is None else load(source, code)
 
 
 def _key(source: str) -> str:
@@ -130,11 +131,7 @@ def _compiled(source: str) -> tuple[str, bytes]:
 def translated(source: str) -> tuple[str, bool]:
     """Return a kernel in LLVM's language, and whether it needs no optimisation: see `lower`."""
     if source.startswith("nest"):
-        # Nests need NumPy, which takes as long to load as a dozen kernels to compile.
-        codegen = "fdbr.backends.cpu.codegen"
-        nests = importlib.import_module(f"{codegen}.loop_nest")
-        lowering = importlib.import_module(f"{codegen}.nest_lowering")
-        return lowering.lowered(*nests.read(source), objects=True), True
+        return nest_lowering.lowered(*loop_nest.read(source), objects=True), True
     return lower(source, _scope())
 
 

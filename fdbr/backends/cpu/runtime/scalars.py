@@ -28,7 +28,7 @@ _C = {"pow": 2, "fmod": 2}
 @functools.cache
 def _found() -> dict[str, tuple[Any, int]]:
     """Return SciPy's functions in double precision, with their number of arguments, by name."""
-    from scipy.special import cython_special  # here, because the background process needs none
+    from scipy.special import cython_special  # here, because few kernels need SciPy
 
     name_of = ctypes.pythonapi.PyCapsule_GetName
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]

@@ -13,7 +13,6 @@ from fdbr.backends.cpu.codegen.loop_kernels import write_loop
 from fdbr.backends.cpu.exec.programs import generate
 from fdbr.compiler.ir.interpreter import interpret
 from fdbr.compiler.ir.loops import loops
-from fdbr.compiler.ir.program import Program
 from fdbr.compiler.passes.roll_loops import roll_loops
 
 LEAST = 6
@@ -55,12 +54,6 @@ def functions(draw: Any) -> tuple[Any, list[Any]]:
     return f, args
 
 
-def native(program: Program) -> bool:
-    """Whether all loops of a program are kernels, of which there is one at least."""
-    found = [write_loop(step) is not None for step, _ in loops(program)]
-    return bool(found) and all(found)
-
-
 @given(functions(), st.booleans())
 @settings(max_examples=10)
 def test_a_loop_as_a_kernel_gives_what_its_iterations_give(case: Any, backward: bool) -> None:
@@ -70,11 +63,9 @@ def test_a_loop_as_a_kernel_gives_what_its_iterations_give(case: Any, backward: 
         f = fdbr.grad(lambda *args: sum(ops.sum(ops.sin(v)) for v in values(*args)[0]), (0, 1))
     program, leaves = recorded(f, *args)
     rolled = roll_loops(program, LEAST)
-    compiled, later = generate(rolled), generate(rolled, waits=False)
     tolerance = 1e-4 if args[0].dtype == np.float32 else 1e-11
-    for run in (compiled, later):
-        for ours, theirs in zip(run(*leaves), interpret(rolled, leaves), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, strict=True)
+    for ours, theirs in zip(generate(rolled)(*leaves), interpret(rolled, leaves), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, strict=True)
 
 
 def test_loops_of_other_lengths_are_the_same_kernel() -> None:
@@ -89,22 +80,6 @@ def test_loops_of_other_lengths_are_the_same_kernel() -> None:
         ((step, _),) = loops(roll_loops(program, LEAST))
         sources.add(write_loop(step).source)
     assert len(sources) == 1
-
-
-def test_a_loop_runs_by_numpy_until_its_kernel_is_compiled() -> None:
-    def f(u: Any) -> Any:
-        for _ in range(20):
-            u = ops.tanh(u) * 0.75 + 0.123
-        return u
-
-    program, leaves = recorded(f, np.ones(3))
-    rolled = roll_loops(program, LEAST)
-    assert native(rolled)
-    run: Any = generate(rolled, waits=False)
-    before = run(*leaves)
-    for kernel in run.kernels:
-        kernel.install()
-    np.testing.assert_allclose(run(*leaves), before, rtol=1e-12)
 
 
 def test_numbers_that_no_array_holds_leave_a_loop_to_python() -> None:

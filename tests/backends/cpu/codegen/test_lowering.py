@@ -144,8 +144,7 @@ def test_numbers_that_are_written_down_take_the_type_of_what_they_meet(code):
     text = source(
         "for r in range(stop):\n    b[r] = (2 * a[r] + 0.1) / 3", [("a", code), ("b", code)]
     )
-    address = placed(*compiling.code_of(text))
-    launch_alone(address, np.array([id(x), id(out)], np.int64).ctypes.data, 2)
+    launch_alone(compiling.address_of(text), np.array([id(x), id(out)], np.int64).ctypes.data, 2)
     np.testing.assert_array_equal(out, (2 * x + x.dtype.type(0.1)) / 3)
 
 

@@ -155,20 +155,6 @@ def test_guards_end_a_call_wherever_they_fail(size):
             assert_same(f(*args), growing(*args), ulps=256)
 
 
-@pytest.mark.parametrize("size", [2, 50])
-def test_numpy_does_what_is_not_compiled_yet_in_the_middle_of_a_call(impatient, size):
-    def f(x, w):
-        states, y = growing(x, w, 1e9)
-        return (states[2:] - states[:-2]).sum(axis=0) @ w, ops.pad(y, 2), y.mean()
-
-    g = fdbr.jit(fdbr.grad(lambda x, w: sum(ops.sum(part) for part in f(x, w))))
-    f_ = fdbr.jit(f)
-    x, w = normal(size), normal(size, size) / size
-    for number in range(12):
-        assert_same(f_(x + number, w), f(x + number, w), ulps=512)
-        assert_same(g(x + number, w), g.__wrapped__(x + number, w), ulps=512)
-
-
 # --- calls at the same time ----------------------------------------------------------
 
 

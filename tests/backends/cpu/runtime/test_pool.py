@@ -164,31 +164,6 @@ def test_an_interrupt_of_their_start_leaves_threads_to_be_started(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_process_may_be_forked_while_a_thread_compiles():
-    ended = threading.Event()
-
-    def compile():
-        while not ended.is_set():
-            machine.code(COUNTS)
-
-    thread = threading.Thread(target=compile)
-    thread.start()
-    try:
-        for _ in range(5):
-            child = os.fork()
-            if child == 0:
-                signal.alarm(20)  # ends a child that waits for ever
-                with blas.alone():
-                    machine.code(COUNTS)
-                os._exit(0)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    finally:
-        ended.set()
-        thread.join()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_process_that_is_forked_while_the_blas_has_one_thread_has_all_of_its_own():
     with blas.alone() as known:
         if not known:

@@ -151,7 +151,7 @@ def product_call(step: Instruction, a: Slot, b: Slot, out: Slot, in_order: Any) 
     table = np.array([function[0], *numbers, *sizes], np.int64)
     given = Slot(table, ordered_look(table.shape), table.dtype)
     code = _machine_code(name, function[1])
-    return Call(code, (*slots, given), count, _unneeded, weight=count * m * n * k // 4 + 50)
+    return Call(code, (*slots, given), count, weight=count * m * n * k // 4 + 50)
 
 
 def vector_parts(size: int, depth: int) -> int:
@@ -165,10 +165,6 @@ def vector_parts(size: int, depth: int) -> int:
     if least > _PARTS:
         return 0
     return next((n for n in range(least, min(size, 4 * least) + 1) if size % n == 0), 0)
-
-
-def _unneeded() -> Any:
-    raise AssertionError("machine code that is there stops nowhere")
 
 
 def _matrix(slot: Slot, second: bool, swapped: bool, in_order: Any) -> _Matrix:

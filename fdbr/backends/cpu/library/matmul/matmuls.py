@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from fdbr.backends.cpu.codegen import vectors
-from fdbr.backends.cpu.runtime.background import address_of
+from fdbr.backends.cpu.runtime.compiling import address_of
 from fdbr.backends.cpu.runtime.launching import launch_on, thread_count
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op

@@ -8,8 +8,6 @@ not contiguous is copied, one matrix at a time.
 import math
 from typing import Any
 
-import numpy as np
-
 from fdbr.backends.cpu.codegen.formulas import CODES
 from fdbr.backends.cpu.codegen.vectors import lanes, product_tile
 from fdbr.backends.cpu.codegen.written import Output, Written
@@ -154,11 +152,7 @@ def product_lines(writer: Any, step: Instruction, out: str) -> list[str]:
     if once and step.primitive is not op.MATMUL:
         b, lines = _in_order(writer, b)
     transposed = step.primitive is op.MATMUL_TRANSPOSED and not once
-
-    def by_numpy(a: Any, b: Any, out: Any, _: Any) -> None:
-        np.matmul(a, b.swapaxes(-1, -2) if transposed else b, out=out)
-
-    run = writer.kernel(written, threads, lambda: by_numpy)
+    run = writer.kernel(written, threads)
     axis = -2 if transposed else -1
     gaps = f"{b}.strides[{axis}] != {scratch.dtype.itemsize}"
     return [

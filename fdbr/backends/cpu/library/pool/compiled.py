@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu.library.conv.program_primitives import VJP
-from fdbr.backends.cpu.runtime.background import address_of
+from fdbr.backends.cpu.runtime.compiling import address_of
 from fdbr.backends.cpu.runtime.launching import launch_on, thread_count
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.ir import op

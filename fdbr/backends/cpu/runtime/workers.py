@@ -1,0 +1,158 @@
+"""Threads that compile kernels, while the thread that needs them waits.
+
+An error of a signal handler ends the wait immediately.  The threads then stop after their current
+kernel, and Python's exit waits for that.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
+
+from fdbr.core.util.threads import available
+
+__all__ = ["BusyError", "compute", "gate"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_PAUSE = 0.005  # seconds before the next look at what another process computes
+_MOST_PAUSES = 2000  # for one item; then it is computed here, as the other process may be suspended
+
+
+class BusyError(Exception):
+    """Another process or thread computes the same; its result will be in the cache."""
+
+
+class Gate:
+    """Keeps the process from forking while threads are inside LLVM.
+
+    Otherwise the child would inherit locks that are never released, and half-changed data.
+    """
+
+    def __init__(self) -> None:
+        self._entrance, self._left, self._inside = threading.RLock(), threading.Condition(), 0
+
+    def __enter__(self) -> None:
+        with self._entrance, self._left:
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._left:
+            self._inside -= 1
+            self._left.notify_all()
+
+    def close(self) -> None:
+        """Let no thread enter, and wait until all have left."""
+        self._entrance.acquire()
+        with self._left:
+            while self._inside:
+                self._left.wait()
+
+    def open(self) -> None:
+        """Let threads enter again."""
+        self._entrance.release()
+
+
+gate = Gate()
+
+
+class _Batch(Generic[Item, Result]):
+    """Items that threads work on; each thread takes the next one until none is left.
+
+    Results go through a `SimpleQueue`, because an interrupt leaves no lock of it acquired.
+    """
+
+    def __init__(self, work: Callable[[Item, bool], Result], items: Sequence[Item]) -> None:
+        self.work, self.items = work, items
+        self.done: SimpleQueue[tuple[Item, Any, BaseException | None] | None] = SimpleQueue()
+        self.waiting: deque[Item] = deque()
+        self.pauses: Counter[Item] = Counter()
+        self.ended = False
+
+    def serve(self) -> None:
+        while not self.ended:
+            try:
+                item = self.waiting.popleft()
+            except IndexError:
+                return
+            try:
+                with gate:
+                    result = self.work(item, self.pauses[item] < _MOST_PAUSES)
+                self.done.put((item, result, None))
+            except BusyError:
+                self.pauses[item] += 1
+                self.waiting.append(item)
+                time.sleep(_PAUSE)
+            except BaseException as error:  # it is raised in the thread that waits
+                self.done.put((item, None, error))
+
+    def start(self, items: Sequence[Item]) -> None:
+        self.waiting.extend(items)
+        started = 0
+        # A thread that starts while Python shuts down raises an error, or never runs.
+        if not sys.is_finalizing():
+            with contextlib.suppress(RuntimeError):
+                for _ in range(min(available(), len(items))):
+                    threading.Thread(target=self.serve, name="fdbr-compile").start()
+                    started += 1
+        if not started:
+            self.serve()
+
+    def wait(self) -> dict[Item, Result]:
+        found: dict[Item, Result] = {}
+        self.start(self.items)
+        while len(found) < len(self.items):
+            answer = self.done.get()
+            if answer is None:
+                self.start([item for item in self.items if item not in found])
+                continue
+            item, result, error = answer
+            if error is not None:
+                raise error
+            found[item] = result
+        return found
+
+
+_batches: WeakSet[_Batch[Any, Any]] = WeakSet()
+
+
+def _continue_in_child() -> None:
+    for batch in list(_batches):  # of a signal handler that forks while its thread waits
+        batch.waiting.clear()
+        batch.done.put(None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_continue_in_child)
+
+
+def compute(work: Callable[[Item, bool], Result], items: Sequence[Item]) -> dict[Item, Result]:
+    """Return the results of ``work`` for different items, computed in threads.
+
+    Parameters
+    ----------
+    work
+        A function of an item, and of whether it may raise a `BusyError`: then the item is computed
+        later.
+    items
+        The items.
+
+    Raises
+    ------
+    BaseException
+        The error that ``work`` raised for an item; the remaining items are skipped.
+    """
+    batch = _Batch(work, items)
+    _batches.add(batch)
+    try:
+        return batch.wait()
+    finally:
+        batch.ended = True
+        _batches.discard(batch)
