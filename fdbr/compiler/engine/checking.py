@@ -19,7 +19,7 @@ from fdbr.compiler.capture.tracers import capturing
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.capture.watch.captures import ImpureError
 from fdbr.compiler.capture.watch.constants import same_elements
-from fdbr.compiler.capture.watch.namespaces import dict_of, slots_of
+from fdbr.compiler.capture.watch.captured_inputs import dict_of, slots_of
 from fdbr.compiler.engine.cache import Cache
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.function import Jitted, disable_jit
