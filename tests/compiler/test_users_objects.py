@@ -99,7 +99,7 @@ def test_functions_around_any_object_are_traced_and_differentiated(kind):
             slope = fdbr.grad(lambda x: within(x, *args[1:]).sum())(X)  # noqa: B023
             assert np.array_equal(slope, [2.0, 2.0, 2.0])
         report = jitted.report()
-        if kind is OfAnsweringClass and args == (X,):
+        if kind is OfAnsweringClass:
             assert (len(report.traces), report.eager) == (0, 3)
             assert "metaclass" in report.obstacles[0]
         else:

@@ -1,13 +1,13 @@
 """`jit`, and the checks of its options."""
 
 import functools
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from fdbr.compiler.engine.checking import Checked
 from fdbr.compiler.engine.function import Jitted
 from fdbr.compiler.engine.tiers import Code
 from fdbr.errors.checks import describe, integer, integers
@@ -175,7 +175,11 @@ def jit(
     waits, now = bool(reproducible), compile == "now"
     settings = functools.partial(Code, waits=waits or now), bound, given, waits, now
     every = _check_every(check)
-    return Checked(every, f, *settings) if every else Jitted(f, *settings)
+    if not every:
+        return Jitted(f, *settings)
+    # `fdbr.debug` stands above the compiler, and is loaded by its first use.
+    sanitizer = importlib.import_module("fdbr.debug.sanitizer")
+    return sanitizer.Checked(every, f, *settings)
 
 
 def _check_every(check: int | None) -> int:

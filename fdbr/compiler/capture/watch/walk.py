@@ -108,6 +108,8 @@ class Walk:
 
     Attributes
     ----------
+    found
+        All objects that were found, by identity, with their paths.
     variables
         The variables and attributes that code mentions, by identity.
     containers, growing
@@ -155,7 +157,7 @@ class Walk:
         self._probed: list[tuple[Any, dict[str, Any], Path]] = []  # functions and modules
         self._libraries: set[type] = set()
         self._unwatched = ""  # why functions of a module that was found cannot be replayed
-        self._seen: dict[int, Any] = {}
+        self.found: dict[int, tuple[Any, Path]] = {}
         self._waiting: list[tuple[Any, Path]] = []
         roots = list(roots)
         self._home = next(filter(None, map(_globals_of, roots)), None)
@@ -190,8 +192,8 @@ class Walk:
             self._refuse(self._unwatched)
 
     def _add(self, value: Any, path: Path) -> None:
-        if id(value) not in self._seen:
-            self._seen[id(value)] = value
+        if id(value) not in self.found:
+            self.found[id(value)] = value, path
             self._waiting.append((value, path))
 
     def _add_class(self, cls: type) -> None:
@@ -365,9 +367,10 @@ class Walk:
         if not is_a(container, tuple | frozenset):
             self._refuse_object(container, path, hidden_state(container))
             self.containers.append(container)
+        form = ".{}" if path and path[2] == "__dict__" else "[{!r}]"
         for name, part in items_of(container, parts_of(container, self._inputs)):
             self.held.add(id(part))
-            self._add(part, (path, "[{!r}]", name))
+            self._add(part, (path, form, name))
             self._add(name, path)
         if kind not in _ITEMS:
             self._read_attributes(container, path)
@@ -419,7 +422,7 @@ class Walk:
         self._add_class(cls)
         self._watch(fixed, "__class__", (path, ".{}", "__class__"), visit=False)
         if own is not None:
-            self._watch(fixed, "__dict__", path, visit=whole)
+            self._watch(fixed, "__dict__", (path, "", "__dict__"), visit=whole)
         if own is not None and not whole:
             # An instance attribute that is added later may hide an attribute of the class.
             there = {*own, *(name for base in type.mro(cls) for name in vars(base))}
