@@ -6,6 +6,7 @@ modules of the standard library and some of NumPy.
 
 import collections
 import ctypes
+import functools
 import mmap
 import random
 import sys
@@ -27,7 +28,7 @@ __all__ = [
     "is_library",
     "is_ours",
     "is_standard",
-    "unwatched_memory",
+    "unwatched_array",
 ]
 
 _LIBRARIES = sys.stdlib_module_names | {"fdbr"}
@@ -105,7 +106,7 @@ _WATCHED = frozenset(
     {
         *(object, int, float, complex, str, bytes, tuple, frozenset, dict, list, set),
         *(collections.deque, collections.OrderedDict, collections.defaultdict),
-        *(types.SimpleNamespace, types.ModuleType, np.generic),
+        *(types.SimpleNamespace, types.ModuleType, functools.partial, np.generic),
     }
 )
 _C_PARTS = frozenset(
@@ -160,8 +161,6 @@ def hidden_state(value: Any) -> str:
     kind = type(value)
     if has_method(kind, "__next__"):
         return "which is used up as it is read"
-    if is_special(value):
-        return "which has operators of its own"
     if is_a(value, random.SystemRandom):
         return "which has no seed"
     for cls in type.mro(kind):
@@ -183,8 +182,10 @@ def hidden_state(value: Any) -> str:
     return ""
 
 
-def unwatched_memory(array: np.ndarray) -> str:
+def unwatched_array(array: np.ndarray) -> str:
     """Return why guards cannot watch the elements of an array; empty if they can."""
+    if is_special(array):
+        return "which has operators of its own"
     if array.dtype.hasobject:
         return "which holds objects"
     base: Any = array
