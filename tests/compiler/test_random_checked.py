@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import fdbr
 from compiler.drawing import Drawing, Surroundings, program_of, random_arguments
-from fdbr.compiler.engine.checking import Checked
 from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.passes import optimise
+from fdbr.debug.sanitizer import Checked
 
 THOROUGH = settings.default.max_examples > 100
 FORMS = {

@@ -99,7 +99,11 @@ def test_functions_around_any_object_are_traced_and_differentiated(kind):
             slope = fdbr.grad(lambda x: within(x, *args[1:]).sum())(X)  # noqa: B023
             assert np.array_equal(slope, [2.0, 2.0, 2.0])
         report = jitted.report()
-        assert (len(report.traces), report.eager, report.obstacles) == (1, 0, ())
+        if kind is OfAnsweringClass:
+            assert (len(report.traces), report.eager) == (0, 3)
+            assert "metaclass" in report.obstacles[0]
+        else:
+            assert (len(report.traces), report.eager, report.obstacles) == (1, 0, ())
         assert np.array_equal(fdbr.vmap(lambda x: f(x, *args[1:]))(X), X * 2)  # noqa: B023
 
 

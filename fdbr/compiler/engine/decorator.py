@@ -1,11 +1,11 @@
 """`jit`, and the checks of its options."""
 
 import functools
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
-from fdbr.compiler.engine.checking import Checked
 from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.engine.jitted import Jitted
 from fdbr.errors.checks import describe, integer, integers
@@ -147,7 +147,11 @@ def jit(
         )
     settings = Code, bound, given
     every = _check_every(check)
-    return Checked(every, f, *settings) if every else Jitted(f, *settings)
+    if not every:
+        return Jitted(f, *settings)
+    # `fdbr.debug` stands above the compiler, and is loaded by its first use.
+    sanitizer = importlib.import_module("fdbr.debug.sanitizer")
+    return sanitizer.Checked(every, f, *settings)
 
 
 def _check_every(check: int | None) -> int:

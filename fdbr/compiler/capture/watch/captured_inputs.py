@@ -1,12 +1,13 @@
-"""Captured variables whose numbers and arrays change from call to call.
+"""Captured variables, and those among them that are inputs of a program.
 
-Such a variable is an input of the program: a traced value replaces it during capture, and each call
-reads its current value.
+A captured variable with numbers or arrays that change from call to call becomes an input: a traced
+value replaces it during capture, and each call reads its current value.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CellType
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from types import CellType, MemberDescriptorType
 from typing import Any
 
 import attrs
@@ -14,44 +15,147 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.compiler.capture.signature import flatten_arguments, is_moving, is_special, sign
-from fdbr.compiler.capture.watch.namespaces import MISSING, Slots
+from fdbr.core.array_modules import is_a
 from fdbr.core.tracer import Tracer
 
 __all__ = [
-    "Key",
+    "MISSING",
+    "Attributes",
     "CapturedInput",
-    "items_of",
-    "key_of",
-    "signature_of_value",
-    "of_cell",
-    "of_item",
-    "of_space",
+    "Key",
+    "dict_of",
+    "read",
     "replaced",
+    "signature_of_value",
+    "slots_of",
+    "text_of",
 ]
 
-_readers: dict[Any, Any] = {}
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING: Any = _Missing()
+"""Marks a variable that is not bound."""
+
 Key = tuple[int, Any]
 """The identity of the object that holds a variable, and the variable's name."""
+
+Path = tuple[Any, str, Any] | None
+"""How an object was reached: the path of its holder, a format, and its name in the holder."""
+
+_readers: dict[Any, Any] = {}
+
+
+class Attributes:
+    """The attributes of an object that are in no dictionary: its slots, and those of C classes.
+
+    It refers to the object weakly if the class allows weak references.
+    """
+
+    __slots__ = ("identity", "members", "owner")
+
+    def __init__(self, value: Any, members: Mapping[str, Any]) -> None:
+        self.members = members
+        self.identity = id(value)
+        try:
+            self.owner: Any = weakref.ref(value)
+        except TypeError:
+            self.owner = lambda: value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an attribute, which no method of the user computes."""
+        value = self.owner()
+        try:
+            if name == "__dict__":
+                return dict_of(value)
+            return default if value is None else self.members[name].__get__(value)
+        except AttributeError:
+            return default
+
+
+def slots_of(value: Any) -> dict[str, Any]:
+    """Return the descriptors of the slots of an object, by their names."""
+    members: dict[str, Any] = {}
+    for cls in type.mro(type(value)):
+        # Members of C classes without `__slots__` return new objects at each read.
+        for name, part in vars(cls).items() if "__slots__" in vars(cls) else ():
+            if type(part) is MemberDescriptorType:
+                members.setdefault(name, part)
+    return members
+
+
+def dict_of(value: Any) -> dict[str, Any] | None:
+    """Return the attribute dictionary of an object; `None` if it has none."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except Exception:  # the user has defined a property named `__dict__`
+        return None
+    return found if is_a(found, dict) else None
+
+
+def read(holder: Any, name: Any) -> Any:
+    """Return what a holder binds to a name or an index; `MISSING` if nothing."""
+    if type(holder) is CellType:
+        try:
+            return holder.cell_contents
+        except ValueError:  # the cell is empty
+            return MISSING
+    if is_a(holder, type):
+        return vars(holder).get(name, MISSING)
+    if is_a(holder, dict):
+        return dict.get(holder, name, MISSING)
+    if is_a(holder, list):
+        return list.__getitem__(holder, name) if name < len(holder) else MISSING
+    return holder.get(name, MISSING)
 
 
 @attrs.frozen(eq=False)
 class CapturedInput:
-    """A variable, an attribute, or an item of a list or dict.
+    """A captured variable, an attribute, or an item of a list or dict.
 
     Attributes
     ----------
-    key
-        The identity of the variable.
-    label
-        Its name in messages.
-    get, put
-        Functions that read and set it.
+    holder
+        A cell, a dict, a list, a class, or `Attributes`.
+    name
+        Its name or index there.
+    path
+        How the holder was reached.
     """
 
-    key: Key
-    label: str
-    get: Callable[[], Any]
-    put: Callable[[Any], None]
+    holder: Any
+    name: Any
+    path: Path
+
+    @property
+    def key(self) -> Key:
+        """The identity of the variable."""
+        return getattr(self.holder, "identity", id(self.holder)), self.name
+
+    @property
+    def label(self) -> str:
+        """Its name in messages."""
+        return text_of(self.path)
+
+    def get(self) -> Any:
+        """Return its value."""
+        holder = self.holder  # the most frequent holders first, as each call reads inputs
+        return holder.get(self.name, MISSING) if type(holder) is dict else read(holder, self.name)
+
+    def put(self, value: Any) -> None:
+        """Set its value."""
+        holder, name = self.holder, self.name
+        if type(holder) is CellType:
+            holder.cell_contents = value
+        elif is_a(holder, type):
+            type.__setattr__(holder, name, value)
+        elif type(holder) is Attributes:
+            holder.members[name].__set__(holder.owner(), value)
+        else:
+            (dict if is_a(holder, dict) else list).__setitem__(holder, name, value)
 
     def leaves(self) -> list[Any]:
         """Return the numbers and arrays that it holds."""
@@ -59,7 +163,17 @@ class CapturedInput:
 
     def fits(self) -> bool:
         """Return whether its current value can be an input."""
-        return signature_of_value(self.get()) is not None
+        fixed = type(self.holder) is Attributes and type(self.holder.members) is not dict
+        return not fixed and signature_of_value(self.get()) is not None
+
+
+def text_of(path: Path) -> str:
+    """Return a path as an expression, for messages."""
+    parts = []
+    while path is not None:
+        path, form, name = path
+        parts.append(form.format(name))
+    return "".join(reversed(parts)).removeprefix(".")
 
 
 def signature_of_value(value: Any) -> Any:
@@ -71,11 +185,9 @@ def signature_of_value(value: Any) -> Any:
         leaves, structure = flatten_arguments((value,), {}, _readers)
     except Exception:  # a custom node failed to flatten
         return None
-    if any(isinstance(leaf, Tracer) or is_special(leaf) for leaf in leaves):
+    if any(is_a(leaf, Tracer) or is_special(leaf) or _has_objects(leaf) for leaf in leaves):
         return None
-    if not any(map(is_moving, leaves)) or any(_holds_objects(leaf) for leaf in leaves):
-        return None
-    kind = sign(structure, leaves)[0]
+    kind = sign(structure, leaves)[0] if any(map(is_moving, leaves)) else None
     try:
         hash(kind)
     except TypeError:
@@ -83,8 +195,8 @@ def signature_of_value(value: Any) -> Any:
     return kind
 
 
-def _holds_objects(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray) and leaf.dtype.hasobject
+def _has_objects(leaf: Any) -> bool:
+    return is_a(leaf, np.ndarray) and leaf.dtype.hasobject
 
 
 @contextlib.contextmanager
@@ -108,73 +220,3 @@ def replaced(variables: Sequence[CapturedInput], traced: Sequence[Any]) -> Itera
             variable.put(value)
     if bound:
         raise RuntimeError(f"{bound[0]} was rebound")
-
-
-def of_cell(cell: CellType, label: str) -> CapturedInput:
-    """Return the variable of a closure cell."""
-
-    def get() -> Any:
-        try:
-            return cell.cell_contents
-        except ValueError:  # the cell is empty
-            return MISSING
-
-    def put(value: Any) -> None:
-        cell.cell_contents = value
-
-    return CapturedInput((id(cell), None), label, get, put)
-
-
-def of_item(container: Any, name: Any, label: str) -> CapturedInput:
-    """Return an item of a list or dict as a variable."""
-    if isinstance(container, list):
-        return CapturedInput(
-            (id(container), name),
-            label,
-            lambda: list.__getitem__(container, name) if name < len(container) else MISSING,
-            lambda value: list.__setitem__(container, name, value),
-        )
-    return CapturedInput(
-        (id(container), name),
-        label,
-        lambda: dict.get(container, name, MISSING),
-        lambda value: dict.__setitem__(container, name, value),
-    )
-
-
-def key_of(space: Any, owner: type | None, name: str) -> Key:
-    """Return the key of a variable in a namespace, which may be the one of class ``owner``."""
-    if isinstance(space, Slots):
-        return space.identity, name
-    return id(space if owner is None else owner), name
-
-
-def of_space(space: Any, owner: type | None, name: str, label: str) -> CapturedInput | None:
-    """Return a variable or attribute; `None` if it cannot be set."""
-    if type(space) is dict:
-        return of_item(space, name, label)
-    key = key_of(space, owner, name)
-    if owner is not None:
-        found: Mapping[str, Any] = space
-        return CapturedInput(
-            key,
-            label,
-            lambda: found.get(name, MISSING),
-            lambda value: type.__setattr__(owner, name, value),
-        )
-    if isinstance(space, Slots):
-        return CapturedInput(
-            key,
-            label,
-            lambda: space.get(name, MISSING),
-            lambda value: space.put(name, value),
-        )
-    return None
-
-
-def items_of(container: Any, parts: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the items of a list or dict with these parts, each with its key or index."""
-    if isinstance(container, dict):
-        count = len(parts) // 2
-        return list(zip(parts[:count], parts[count:], strict=True))
-    return list(enumerate(parts)) if isinstance(container, list) else []

@@ -5,7 +5,6 @@ A program is valid as long as they have not changed.
 
 import operator
 import random
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CellType
 from typing import Any
@@ -16,23 +15,19 @@ from fdbr import tree
 from fdbr.compiler.capture.paths import Scope
 from fdbr.compiler.capture.tracers import CaptureTracer, OpaqueTracer
 from fdbr.compiler.capture.watch.captured_inputs import (
+    MISSING,
+    Attributes,
     CapturedInput,
-    items_of,
-    of_cell,
-    of_item,
-    of_space,
     signature_of_value,
 )
 from fdbr.compiler.capture.watch.code_names import reads
 from fdbr.compiler.capture.watch.constants import first_changed, snapshot
-from fdbr.compiler.capture.watch.containers import parts_of
-from fdbr.compiler.capture.watch.free_variables import GENERATORS, FreeVariables
-from fdbr.compiler.capture.watch.namespaces import MISSING
+from fdbr.compiler.capture.watch.refusals import is_immutable
+from fdbr.compiler.capture.watch.walk import Walk, items_of, parts_of, results_of
 from fdbr.core.array_modules import is_a, is_locked
 from fdbr.core.tracer import Tracer
 
 __all__ = ["Captures", "ImpureError", "RandomStates"]
-
 
 _NUMBERS = frozenset({int, float, complex})
 _NOTES = frozenset({"__annotations__", "__doc__", "__warningregistry__"})  # Python adds them itself
@@ -54,6 +49,8 @@ class Captures:
 
     Attributes
     ----------
+    inputs
+        The captured variables that are inputs of programs.
     arrays
         The writeable arrays among the values of variables, with copies.
     generators
@@ -62,89 +59,38 @@ class Captures:
         Why something cannot be watched; empty if everything can.
     traced
         Whether a captured value is traced by an outer transformation.
+    identity
+        Whether the function compares objects by identity.
     """
 
-    __slots__ = (
-        "_buffers",
-        "_cells",
-        "_codes",
-        "_containers",
-        "_counts",
-        "_inputs",
-        "_known",
-        "_lasts",
-        "_locked",
-        "_mentioned",
-        "_names",
-        "_objects",
-        "_orders",
-        "_owners",
-        "_spaces",
-        "_takes_inputs",
-        "_types",
-        "_variables",
-        "arrays",
-        "generators",
-        "obstacle",
-        "traced",
-    )
-
     def __init__(self, roots: Iterable[Any], inputs: Sequence[CapturedInput] = ()) -> None:
-        self._inputs = {
-            variable.key: (variable, signature_of_value(variable.get())) for variable in inputs
-        }
-        free = FreeVariables(roots, self._inputs)
-        self._spaces, self._owners = list(free.spaces.values()), free.owners
-        self._takes_inputs = not (free.identity or free.plain_only)
-        # Flat lists, because every call goes through them.
-        self._variables = [
-            (space.get, name, space.get(name, MISSING))
-            for _, space, names in free.spaces.values()
-            for name in names
-        ]
-        self._cells = [(cell, _contents(cell)) for _, cell in free.cells.values()]
-        self._codes = [(f, f.__code__, f.__defaults__, f.__kwdefaults__) for f in free.functions]
-        self._orders = [(cls, cls.__mro__) for cls in free.classes]
-        self._types = [(_reference(value), type(value)) for value in free.instances]
-        self._objects = [(own, set(own)) for own in free.objects]
-        self._mentioned = None if free.any_name else frozenset(free.names)
-        self._counts = [len(own) for own in free.objects]
-        self._lasts = [next(reversed(own), None) for own in free.objects]
-        self._containers = [(value, self._parts(value)) for value in free.containers]
-        self._buffers = [(value, bytes(value)) for value in free.buffers]
-        self.arrays = [
-            (array, snapshot(array)) for array in free.arrays.values() if not is_locked(array)
-        ]
+        self.inputs = list(inputs)
+        self._inputs = {input.key: signature_of_value(input.get()) for input in inputs}
+        walk = Walk(roots, self._inputs)
+        self.obstacle, self.traced, self.identity = walk.obstacle, walk.traced, walk.identity
+        self.generators = walk.generators
+        self._takes_inputs = not (walk.identity or walk.plain_only)
+        self._mentioned = None if walk.any_name else walk.names
+        self._codes, self._held = walk.codes, walk.held
+        self._variables = [(variable, variable.get()) for variable in walk.variables.values()]
+        self._growing = [(own, [*own]) for own in walk.growing]
+        self._absent = walk.absent
+        self._containers = [(value, self._parts(value)) for value in walk.containers]
+        self._memories = [(f, f.cache_info().misses) for f in walk.memories]
+        arrays = walk.arrays.values()
+        self.arrays = [(array, snapshot(array)) for array in arrays if not is_locked(array)]
         # Code that unlocks an array may write to it.
-        self._locked = [array for array in free.arrays.values() if is_locked(array)]
-        # The labels of the variables, and then of the cells.
-        self._names = [
-            f"{label}{name}" for label, _, names in free.spaces.values() for name in names
-        ]
-        self._names += [name for name, _ in free.cells.values()]
-        self.generators = [value for value in free.values if _is_generator(value)]
-        self._known = set(free.arrays) if free.identity else None
-        self.obstacle = free.obstacle
-        self.traced = any(is_a(value, Tracer) for value in free.values)
+        self._locked = [array for array in arrays if is_locked(array)]
+        self._known = set(walk.arrays)
 
     def holds(self) -> bool:
         """Return whether all variables and containers are unchanged."""
-        for get, name, value in self._variables:
-            if get(name, MISSING) is not value:
-                return False
-        for cell, value in self._cells:
-            if _contents(cell) is not value:
-                return False
-        for variable, kind in self._inputs.values():
+        if any(variable.get() is not value for variable, value in self._variables):
+            return False
+        for variable in self.inputs:
+            kind = self._inputs[variable.key]
             if kind is None or signature_of_value(variable.get()) != kind:
                 return False
-        for f, *parts in self._codes:
-            if any(map(operator.is_not, (f.__code__, f.__defaults__, f.__kwdefaults__), parts)):
-                return False
-        if any(cls.__mro__ is not order for cls, order in self._orders):
-            return False
-        if any(type(value()) is not cls for value, cls in self._types):
-            return False
         return self.contains() and not self._has_more()
 
     def _parts(self, container: Any) -> list[Any]:
@@ -160,7 +106,7 @@ class Captures:
         return [
             variable
             for variable, before in self._changed()
-            if _has_same_signature(before, variable)
+            if variable.fits() and signature_of_value(before) == signature_of_value(variable.get())
         ]
 
     def untrace(self) -> None:
@@ -168,63 +114,52 @@ class Captures:
         inputs = [variable for variable, _ in self._changed()]
         for container, _ in self._containers:
             items = items_of(container, self._parts(container))
-            inputs += [of_item(container, name, "") for name, _ in items]
+            inputs += [CapturedInput(container, name, None) for name, _ in items]
         for variable in inputs:
             value = variable.get()
             if any(issubclass(type(leaf), CaptureTracer) for leaf in tree.leaves(value)):
                 variable.put(tree.map(_untraced, value))
 
+    def _rebound(self) -> Iterator[tuple[CapturedInput, Any]]:
+        """Yield the variables that have changed, with their old values."""
+        for variable, before in self._variables:
+            if variable.get() is not before:
+                yield variable, before
+
     def _changed(self) -> list[tuple[CapturedInput, Any]]:
         """Return the variables and items that have changed, with their old values."""
-        found: list[tuple[CapturedInput | None, Any]] = []
-        old = iter(self._variables)
-        for label, space, names in self._spaces:
-            for name in names:
-                before = next(old)[2]
-                if space.get(name, MISSING) is not before:
-                    owner = self._owners.get(id(space))
-                    found.append((of_space(space, owner, name, f"{label}{name}"), before))
-        names = self._names[len(self._variables) :]
-        for (cell, before), name in zip(self._cells, names, strict=True):
-            if _contents(cell) is not before:
-                found.append((of_cell(cell, name), before))
+        found = list(self._rebound())
         for container, parts in self._containers:
             now = self._parts(container)
-            if len(now) == len(parts):
+            if len(now) == len(parts) and is_a(container, dict | list):
                 items = zip(items_of(container, parts), items_of(container, now), strict=True)
                 for (key, before), (other, after) in items:
-                    if key is other and before is not after:
-                        found.append((of_item(container, key, f"an item {key!r}"), before))
-        return [(variable, before) for variable, before in found if variable is not None]
+                    if key == other and before is not after:
+                        path = None, "an item {!r}", key
+                        found.append((CapturedInput(container, key, path), before))
+        return found
 
     def _has_more(self) -> bool:
         """Return whether objects have got new attributes that code mentions.
 
         Other attributes may be added freely.
         """
-        for own, known in self._objects:
+        for own, known in self._growing:
             more = own.keys() - known
             if self._mentioned is None:
                 if more:
                     return True
             elif not self._mentioned.isdisjoint(more) or any(map(_is_called, more)):
                 return True
-            known |= more
-        self._count()
-        return False
-
-    def _count(self) -> None:
-        self._counts[:] = [len(own) for own, _ in self._objects]
-        self._lasts[:] = [next(reversed(own), None) for own, _ in self._objects]
+            known[:] = own
+        return not all(own.keys().isdisjoint(names) for own, names in self._absent)
 
     def contains(self) -> bool:
         """Return whether the containers hold the same items, and locked arrays are still locked."""
         for container, parts in self._containers:
             if not _are_same(self._parts(container), parts):
                 return False
-        if any(array.flags.writeable for array in self._locked):
-            return False
-        return all(bytes(buffer) == found for buffer, found in self._buffers)
+        return not any(array.flags.writeable for array in self._locked)
 
     def changes(self, scope: Scope) -> list[str]:
         """Return the checks of `holds` and `changed_array` as expressions, true on changes.
@@ -232,32 +167,11 @@ class Captures:
         They raise `ValueError` if a cell is empty now.
         """
         name = scope.name
-        found = []
-        for get, key, old in self._variables:
-            now = f"{name(get)}({key!r})" if type(key) is str else f"{name(get)}({name(key)})"
-            if old is None or old is MISSING:
-                now = f"{now[:-1]}, {name(MISSING)})"
-            found.append(f"{now} is not {name(old)}")
-        for cell, old in self._cells:
-            now = f"{name(cell)}.cell_contents"
-            now = f"{name(_contents)}({name(cell)})" if old is MISSING else now
-            found.append(f"{now} is not {name(old)}")
-        for f, code, *defaults in self._codes:
-            found.append(f"{name(f)}.__code__ is not {name(code)}")
-            for attribute, old, count in (
-                ("__defaults__", defaults[0], code.co_argcount),
-                ("__kwdefaults__", defaults[1], code.co_kwonlyargcount),
-            ):
-                if count:
-                    found.append(f"{name(f)}.{attribute} is not {name(old)}")
-        found += [f"{name(cls)}.__mro__ is not {name(order)}" for cls, order in self._orders]
-        found += [f"type({name(value)}()) is not {name(cls)}" for value, cls in self._types]
-        counts, lasts = name(self._counts), name(self._lasts)
-        for i, (own, _) in enumerate(self._objects):
-            found.append(f"len({name(own)}) != {counts}[{i}]")
-            if is_a(own, dict):
-                found.append(f"next(reversed({name(own)}), None) is not {lasts}[{i}]")
-        if self._containers or self._locked or self._buffers:
+        found = [f"{_source(*pair, scope)} is not {name(pair[1])}" for pair in self._variables]
+        found += [f"[*{name(own)}] != {name(known)}" for own, known in self._growing]
+        for own, names in self._absent:
+            found.append(f"not {name(own.keys())}.isdisjoint({name(names)})")
+        if self._containers or self._locked:
             found.append(f"not {name(self.contains)}()")
         if self.arrays:
             found.append(f"{name(self.changed_array)}() is not None")
@@ -265,42 +179,24 @@ class Captures:
 
     def rebound(self, kind: type = object) -> str | None:
         """Return the name of the first variable that is now bound to another value of a type."""
-        return next((name for name, _, now in self._rebound() if is_a(now, kind)), None)
+        found = (variable for variable, _ in self._rebound() if is_a(variable.get(), kind))
+        return next((variable.label for variable in found), None)
 
     def counts(self) -> bool:
         """Return whether all rebound variables were numbers, and still are."""
         return all(
-            type(old) in _NUMBERS and type(now) in _NUMBERS for _, old, now in self._rebound()
+            type(old) in _NUMBERS and type(variable.get()) in _NUMBERS
+            for variable, old in self._rebound()
         )
-
-    def _rebound(self) -> Iterator[tuple[str, Any, Any]]:
-        """Yield the names of rebound variables, with their old and new values."""
-        now = [get(name, MISSING) for get, name, _ in self._variables]
-        now += [_contents(cell) for cell, _ in self._cells]
-        before = [value for _, _, value in self._variables]
-        before += [value for _, value in self._cells]
-        for name, value, old in zip(self._names, now, before, strict=True):
-            if value is not old:
-                yield name, old, value
 
     def change(self) -> str:
         """Describe the first check that fails, for reports."""
         name = self.rebound()
         return f"{name} was rebound" if name else "a captured list or dict has changed"
 
-    @property
-    def inputs(self) -> list[CapturedInput]:
-        """The captured variables that are inputs of programs."""
-        return [variable for variable, _ in self._inputs.values()]
-
-    @property
-    def identity(self) -> bool:
-        """Whether the function compares objects by identity."""
-        return self._known is not None
-
     def has_twice(self, leaves: Sequence[Any]) -> bool:
         """Return whether an argument occurs twice or is captured, and the function could tell."""
-        if self._known is None:
+        if not self.identity:
             return False
         found = set(map(id, leaves))
         return len(found) < len(leaves) or not self._known.isdisjoint(found)
@@ -323,41 +219,61 @@ class Captures:
     def mutates_what_it_reads(self) -> bool:
         """Return whether a container that the function reads has changed.
 
-        A container that it only appends to, as to a log, is not read.
+        A container that it only appends to, as to a log, is not read.  A memoised function may
+        return the same list again, and somebody may change the list meanwhile.
         """
         return any(
             not _are_same(self._parts(value), parts) and self._is_read(value)
             for value, parts in self._containers
+        ) or any(
+            f.cache_info().misses != misses and not all(map(_is_constant, results_of(f)[1]))
+            for f, misses in self._memories
         )
 
     def _is_read(self, container: Any) -> bool:
         """Return whether code may read the items of a container, judging by names."""
-        held = [value for _, parts in self._containers for value in parts]
-        for _, _, defaults, of_keywords in self._codes:
-            held += [*(defaults or ()), *(of_keywords or {}).values()]
-        names = [name for _, name, value in self._variables if value is container]
-        cells = zip(self._names[len(self._variables) :], self._cells, strict=True)
-        names += [name for name, (_, value) in cells if value is container]
-        if not names or any(value is container for value in held):
+        variables = [v for v, value in self._variables if value is container]
+        names = {text for v in variables if type(text := v.path and v.path[2]) is str}
+        if not names or id(container) in self._held:
             return True
-        return any(reads(code, name) for _, code, *_ in self._codes for name in names)
+        return any(reads(code, name) for code in self._codes for name in names)
 
     def accept_containers(self) -> None:
         """Take the current items of containers as the unchanged state."""
         self._containers = [(value, self._parts(value)) for value, _ in self._containers]
-        self._count()
+        for own, known in self._growing:
+            known[:] = own
+
+
+def _source(variable: CapturedInput, old: Any, scope: Scope) -> str:
+    """Return an expression for the value of a variable, as fast as possible."""
+    holder, name = variable.holder, variable.name
+    if type(holder) is CellType and old is not MISSING:
+        return f"{scope.name(holder)}.cell_contents"
+    if type(holder) is Attributes:
+        owner = scope.name(holder.owner)
+        if name == "__class__":
+            return f"type({owner}())"
+        if name == "__dict__":
+            return f"{scope.name(object.__getattribute__)}({owner}(), '__dict__')"
+        if type(holder.members) is not dict:  # a function or a class
+            return f"{scope.name(holder.owner())}.{name}"
+    elif type(holder) is dict or is_a(holder, type):
+        space = holder if type(holder) is dict else vars(holder)
+        default = f", {scope.name(MISSING)}" if old is None or old is MISSING else ""
+        return f"{scope.name(space.get)}({scope.text(name)}{default})"
+    return f"{scope.name(variable.get)}()"
 
 
 def _are_same(found: list[Any], parts: list[Any]) -> bool:
     return len(found) == len(parts) and all(map(operator.is_, found, parts))
 
 
-def _reference(value: Any) -> Callable[[], Any]:
-    """Return a function that returns an object, weakly referenced where possible."""
-    try:
-        return weakref.ref(value)
-    except TypeError:
-        return lambda: value
+def _is_constant(value: Any) -> bool:
+    """Return whether nobody can change a value, as a list can be changed."""
+    if type(value) in (tuple, frozenset):
+        return all(map(_is_constant, value))
+    return is_immutable(value) or (is_a(value, np.ndarray) and is_locked(value))
 
 
 def _untraced(leaf: Any) -> Any:
@@ -366,27 +282,9 @@ def _untraced(leaf: Any) -> Any:
     return leaf.value if type(leaf) is CaptureTracer else leaf
 
 
-def _has_same_signature(before: Any, variable: CapturedInput) -> bool:
-    """Return whether the value of a captured variable has the aval that it had."""
-    kind = signature_of_value(before)
-    return kind is not None and kind == signature_of_value(variable.get())
-
-
-def _contents(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # the cell is empty
-        return MISSING
-
-
 def _is_called(name: str) -> bool:
     """Return whether Python may call a method of this name implicitly."""
     return name[:2] == name[-2:] == "__" and name not in _NOTES
-
-
-def _is_generator(value: Any) -> bool:
-    """Return whether it is a random generator with a state; `SystemRandom` has none."""
-    return is_a(value, GENERATORS) and not is_a(value, random.SystemRandom)
 
 
 class RandomStates:

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["LOOKUPS", "Mentions", "mentions", "reads"]
+__all__ = ["Mentions", "mentions", "reads"]
 
 _VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
@@ -21,16 +21,12 @@ _WITH_NAMES = frozenset(dis.hasname)
 _ADDING = frozenset({"add", "append", "appendleft", "extend", "extendleft", "insert", "update"})
 _CALLS = frozenset({"PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
-# Functions that read attributes by names that do not occur in the code that calls them.
-_REFLECTION = frozenset(
-    {
-        *("vars", "dir", "__dict__", "__getattribute__", "asdict", "astuple", "evolve", "replace"),
-        *("copy", "deepcopy", "getmembers", "dumps"),
-    }
-)
+# Functions that read attributes by names that do not occur in the code that calls them: of any
+# object, or of instances.
+_REFLECTION = frozenset({"vars", "dir", "__dict__", "__getattribute__", "getmembers"})
+_OF_INSTANCES = frozenset({"asdict", "astuple", "evolve", "replace", "copy", "deepcopy", "dumps"})
 _BY_NAME = frozenset({"getattr", "hasattr", "attrgetter"})
-LOOKUPS = frozenset({"getattr", "hasattr", "vars", "dir"})
-"""Functions that look for attributes that may be missing."""
+_CATCHING = frozenset({"AttributeError", "ImportError", "Exception", "BaseException"})
 
 # Functions and attributes that reach variables by names that do not occur in the code.
 _VARIABLES_BY_NAME = frozenset({"eval", "exec", "globals"})
@@ -57,8 +53,10 @@ class Mentions:
         Names of attributes that are read, and of those that are set.
     modules
         Imported modules: the name, and the level of a relative import.
-    any_attribute
-        Whether attributes with other names may be read, too.
+    asked
+        Names of attributes that it looks for where they may be missing.
+    any_attribute, by_name
+        Whether attributes of instances, and of any object, may be read by other names.
     identity
         Whether it compares objects by identity.
     world
@@ -69,7 +67,9 @@ class Mentions:
     attributes: frozenset[str] = frozenset()
     set_attributes: frozenset[str] = frozenset()
     modules: frozenset[tuple[str, int]] = frozenset()
+    asked: frozenset[str] = frozenset()
     any_attribute: bool = False
+    by_name: bool = False
     identity: bool = False
     world: str = ""
 
@@ -92,12 +92,19 @@ def mentions(code: CodeType) -> Mentions:
         }
         for kind, table in ((False, _VARIABLES), (True, _ATTRIBUTES))
     }
+    texts = frozenset(_texts(code.co_consts))
+    both = names[False] | names[True]
+    by_name = not _REFLECTION.isdisjoint(both) or _reads_by_computed_name(steps)
     found = Mentions(
         frozenset(names[False]),
-        frozenset(names[True]).union(_texts(code.co_consts)),
+        texts.union(names[True]),
         frozenset(step.argval for step in steps if step.opname == "STORE_ATTR"),
         frozenset(_imports(steps)),
-        not _REFLECTION.isdisjoint(names[False] | names[True]) or _reads_by_computed_name(steps),
+        texts.union(names[True] if _CATCHING & both else ())
+        if not (_CATCHING | _BY_NAME).isdisjoint(both)
+        else frozenset(),
+        by_name or not _OF_INSTANCES.isdisjoint(both),
+        by_name,
         "id" in names[False]
         or any(
             step.opname == "IS_OP" and before.opname != "LOAD_CONST"

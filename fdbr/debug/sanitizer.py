@@ -3,10 +3,8 @@
 import functools
 import itertools
 import math
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 import attrs
@@ -17,9 +15,15 @@ from fdbr.compiler.capture.paths import exact
 from fdbr.compiler.capture.signature import flatten_arguments, unflatten_arguments
 from fdbr.compiler.capture.tracers import capturing
 from fdbr.compiler.capture.tracing import capture
+from fdbr.compiler.capture.watch.captured_inputs import text_of
 from fdbr.compiler.capture.watch.captures import ImpureError
 from fdbr.compiler.capture.watch.constants import same_elements
+<<<<<<< HEAD:fdbr/compiler/engine/checking.py
 from fdbr.compiler.capture.watch.namespaces import dict_of, slots_of
+=======
+from fdbr.compiler.capture.watch.walk import Walk
+from fdbr.compiler.engine.cache import Cache
+>>>>>>> w-watch:fdbr/debug/sanitizer.py
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.jitted import Jitted, disable_jit
 from fdbr.compiler.engine.lookup import Cache
@@ -43,7 +47,6 @@ _ULPS = 1024  # of a leaf's largest element; test_random_programs needs up to 40
 _LARGEST = 2.0**-6  # relative difference that is never due to rounding alone, for float16
 _MOVES = 16  # runs at neighbouring points that show how much rounding changes the result
 _MOVED = 64  # units in the last place by which these points differ, and results of steps
-_MOST = 20_000  # objects that are searched for a constant that no guard watches
 
 _is_due: ContextVar[bool] = ContextVar("is_due", default=False)
 
@@ -402,47 +405,10 @@ def _has_no_value(value: Any) -> bool:
 
 def _holder(f: Any, value: Any) -> str:
     """Return the path by which a function can reach a value, for messages."""
-    seen: set[int] = set()
-    waiting: deque[tuple[str, Any]] = deque([("", f)])
-    while waiting and len(seen) < _MOST:
-        path, holder = waiting.popleft()
-        for name, part in _parts(path, holder):
-            if part is value or (is_array(part) and is_array(value) and _is_same(part, value)):
-                return name
-            if id(part) not in seen:
-                seen.add(id(part))
-                waiting.append((name, part))
+    for part, path in Walk([f]).found.values():
+        if part is value or (is_array(part) and is_array(value) and _is_same(part, value)):
+            return text_of(path)
     return f"where {_shown(value)} comes from"
-
-
-def _parts(path: str, holder: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a value holds, each with its path."""
-    if is_a(holder, MethodType):
-        yield path, holder.__func__
-        yield "self", holder.__self__
-    elif is_a(holder, FunctionType):
-        code, defaults = holder.__code__, holder.__defaults__ or ()
-        yield from zip(code.co_freevars, holder.__closure__ or (), strict=True)
-        yield from ((name, holder.__globals__.get(name)) for name in code.co_names)
-        yield from zip(code.co_varnames[code.co_argcount - len(defaults) :], defaults, strict=False)
-        yield from (holder.__kwdefaults__ or {}).items()
-        yield from ((path, part) for part in code.co_consts)
-    elif is_a(holder, CellType):
-        try:
-            yield path, holder.cell_contents
-        except ValueError:  # the cell is empty
-            return
-    elif is_a(holder, dict):
-        yield from ((f"{path}[{key!r}]", part) for key, part in dict.items(holder))
-    elif is_a(holder, list | tuple | deque):
-        yield from ((f"{path}[{i}]", part) for i, part in enumerate(holder))
-    elif not is_a(holder, ModuleType):
-        slots: Any = slots_of(holder) or {}
-        own = {**{name: slots.get(name) for name in slots}, **(dict_of(holder) or {})}
-        yield from ((f"{path}.{name}", part) for name, part in own.items())
-        if not is_a(holder, type):
-            for cls in type(holder).__mro__[:-1]:
-                yield from ((f"{cls.__name__}.{name}", part) for name, part in vars(cls).items())
 
 
 # --- values -------------------------------------------------------------------------

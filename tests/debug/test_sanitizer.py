@@ -9,19 +9,10 @@ import pytest
 
 import fdbr
 from fdbr import ops
-from fdbr.compiler.engine import checking
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
+from fdbr.debug import sanitizer
 
 X = np.array([1.0, -2.0, 3.0])
-
-pytestmark = pytest.mark.unchecked  # each test asks for its own checks
-
-
-class Hidden:
-    """A value that no guard watches: attributes are looked for by a function of a library."""
-
-    def __init__(self, value):
-        self.value = value
 
 
 @pytest.fixture
@@ -216,8 +207,8 @@ def test_other_values_of_check_are_errors(bad, error, text):
 def test_zero_and_none_mean_never_unless_the_environment_says_so(monkeypatch):
     assert type(fdbr.jit(lambda x: x)) is type(fdbr.jit(lambda x: x, check=0))
     monkeypatch.setenv("FDBR_CHECK_JIT", "2")
-    assert type(fdbr.jit(lambda x: x)) is checking.Checked
-    assert type(fdbr.jit(lambda x: x, check=0)) is not checking.Checked
+    assert type(fdbr.jit(lambda x: x)) is sanitizer.Checked
+    assert type(fdbr.jit(lambda x: x, check=0)) is not sanitizer.Checked
     monkeypatch.setenv("FDBR_CHECK_JIT", "often")
     with pytest.raises(ValueError, match="FDBR_CHECK_JIT must be a number of calls, got 'often'"):
         fdbr.jit(lambda x: x)
@@ -229,7 +220,7 @@ def _doubled(x):
 
 def test_a_pickled_copy_is_checked_too():
     copy = pickle.loads(pickle.dumps(fdbr.jit(_doubled, check=4)))
-    assert type(copy) is checking.Checked
+    assert type(copy) is sanitizer.Checked
     assert copy._every == 4
 
 
