@@ -160,8 +160,6 @@ def test_the_process_that_compiles_kernels_loads_no_numpy():
 
 # Each changes an object of another module, for which there is no other hook.
 ASSIGNED = {
-    # A solver, which stands above the operations among which users find it.
-    ("fdbr.solvers", "linalg.cg"),
     # The operators of traced values are operations, which stand above `Tracer`.
     ("fdbr.core.tracer_methods", "setattr(Tracer)"),
     ("fdbr.interop.assignment", "Tracer.__init_subclass__"),
