@@ -1,10 +1,11 @@
 """Implementations of operations, which are loaded when the first operation is applied to arrays.
 
-A back end announces the module that registers its implementations.  Until that module is loaded,
-operations on NumPy's arrays have placeholders, which load it.  All of its implementations are
-installed at once, when the module is complete, so no thread runs one that is only half defined.
+A back end announces the module that registers its implementations.  Until then,
+operations on NumPy's arrays have placeholders, which load the module.  Its implementations are
+installed together when the module is complete, so no thread runs a half-defined implementation.
 """
 
+import concurrent.futures.thread  # noqa: F401  # see `_complete`
 import importlib
 import os
 import sys
@@ -18,6 +19,7 @@ __all__ = ["announce", "finish", "first_use", "load", "load_compiler", "when_loa
 
 _announced: dict[Any, str] = {}  # by array module, until the implementations are installed
 _compilers: dict[Any, str] = {}
+_begun: set[Any] = set()
 _waiting: dict[Any, list[Callable[[], None]]] = {}
 _placeholders: list["_Placeholder"] = []
 _lock = threading.Lock()  # is never held while something is imported
@@ -69,11 +71,12 @@ def load(module: Any) -> None:
     """Load the implementations for arrays of a module, unless they are loaded."""
     name = _announced.get(module)
     if name is not None and not sys.is_finalizing():  # nothing can be imported at the very end
+        _begun.add(module)
         importlib.import_module(name)
 
 
 def load_compiler(module: Any) -> None:
-    """Load the back end that compiles programs on arrays of a module, if there is one."""
+    """Load the compiler of programs on arrays of a module."""
     if module in _compilers and not sys.is_finalizing():
         importlib.import_module(_compilers[module])
 
@@ -93,10 +96,13 @@ def finish(module: Any) -> None:
 
 
 def _complete() -> None:
-    """Wait until other threads have loaded what they are loading: a fork stops them halfway."""
-    for name in list(_announced.values()):
-        if name in sys.modules:
-            importlib.import_module(name)
+    """Before a fork, which stops other threads halfway, wait until they have loaded everything.
+
+    The threads need the locks that `logging` and `concurrent.futures` hold during a fork.  Python
+    calls the hook that was registered last first, so these modules are imported before.
+    """
+    for module in list(_begun):
+        load(module)
 
 
 if hasattr(os, "register_at_fork"):

@@ -27,8 +27,8 @@ def table(library: str) -> dict[str, dict[str, Any]]:
 def missing_from(module: str, later: Mapping[str, str] | None = None) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module, which raises the error for a missing name.
 
-    ``later`` has the names that are loaded when they are first used, and for each the module that
-    has it; the name of a submodule stands for the submodule itself.
+    ``later`` maps names that their first use loads to the modules that define them.  A submodule
+    has its own name there.
     """
     homes = later or {}
 
