@@ -12,6 +12,7 @@ import numpy as np
 
 from fdbr.compiler.interpret import stepwise
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, unfused
+from fdbr.core.loading import load_compiler
 from fdbr.core.primitive import Primitive
 
 __all__ = [
@@ -209,6 +210,7 @@ def backend_of(program: Program) -> Backend:
     if len(places) > 1:
         return _PLAIN
     module = next(iter(places))[0] if places else np
+    load_compiler(module)
     return _backends.get(module, _PLAIN)
 
 

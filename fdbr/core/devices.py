@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.core.loading import load
+
 __all__ = [
     "accelerator",
     "beside",
@@ -39,7 +41,9 @@ def is_host(xp: Any) -> bool:
 @functools.cache
 def family(xp: Any) -> Any:
     """Return what back ends register for: ``"cuda"`` for a module that compiles CUDA C."""
-    return "cuda" if hasattr(xp, "ElementwiseKernel") else xp
+    found = "cuda" if hasattr(xp, "ElementwiseKernel") else xp
+    load(found)
+    return found
 
 
 def accelerator() -> ModuleType:

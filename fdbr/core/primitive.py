@@ -1,5 +1,6 @@
 """Primitives, and their dispatch to the innermost trace of their operands."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from fdbr.core.array_modules import array_module, on_device, owner, several
 from fdbr.core.devices import family
+from fdbr.core.loading import first_use, when_loaded
 from fdbr.core.observation import hook
 from fdbr.core.routine import Routine
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
@@ -162,7 +164,7 @@ class Primitive:
         self.name = name
         self.kind = kind
         self.value = value
-        self.host = value
+        self.host = first_use(self, value)
         self.others: dict[Any, Callable[..., Any]] = {}
         self.rules = rules
         self.forward = forward
@@ -208,9 +210,7 @@ def implement(target: Primitive | Routine, module: Any, *, least: float = 0) -> 
     """
 
     def register(function: _F) -> _F:
-        _implement(target, module, function)
-        if isinstance(target, Routine):
-            target.least = least
+        when_loaded(module, lambda: _implement(target, module, function, least))
         return function
 
     return register
@@ -224,21 +224,27 @@ def implement_each(module: Any) -> Callable[[_F], _F]:
     """
 
     def register(make: _F) -> _F:
-        _makers.append((module, make))
-        for primitive in registry.values():
-            _implement(primitive, module, make(primitive))
+        when_loaded(module, functools.partial(_implement_each, module, make))
         return make
 
     return register
 
 
-def _implement(target: Primitive | Routine, module: Any, function: Any) -> None:
+def _implement_each(module: Any, make: Callable[[Primitive], Any]) -> None:
+    _makers.append((module, make))
+    for primitive in list(registry.values()):
+        _implement(primitive, module, make(primitive))
+
+
+def _implement(target: Primitive | Routine, module: Any, function: Any, least: float = 0) -> None:
     if function is None:
         return
     if module is np:
         target.host = function
     else:
         target.others[module] = function
+    if isinstance(target, Routine):
+        target.least = least
 
 
 _makers: list[tuple[Any, Callable[[Primitive], Any]]] = []

@@ -1,12 +1,12 @@
 """Functions of arrays that are no operations, and that back ends may implement for their arrays."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fdbr.core.devices import family
+from fdbr.core.loading import first_use
 
 __all__ = ["Routine"]
 
@@ -30,8 +30,8 @@ class Routine:
 
     def __init__(self, definition: Callable[..., Any]) -> None:
         self.definition = definition
-        self.host = definition
-        self.least: float = math.inf
+        self.host = first_use(self, definition)
+        self.least: float = 0
         self.others: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -19,6 +19,7 @@ from fdbr.debug.tape import parts
 from fdbr.debug.watching import observing
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops import on_demand  # noqa: F401, which declares the other operations
 
 __all__ = ["Profile", "annotate", "hook", "memory", "printing", "timer"]
 

@@ -5,10 +5,12 @@ PyTorch, Chainer and ChainerCV.  They are read when the first name is missing.
 """
 
 import functools
+import importlib
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from importlib import resources
-from typing import Any, Never
+from typing import Any
 
 __all__ = ["missing_from", "table"]
 
@@ -22,10 +24,21 @@ def table(library: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def missing_from(module: str) -> Callable[[str], Never]:
-    """Return the ``__getattr__`` of a module, which raises the error for a missing name."""
+def missing_from(module: str, later: Mapping[str, str] | None = None) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module, which raises the error for a missing name.
 
-    def __getattr__(name: str) -> Never:
+    ``later`` maps names that their first use loads to the modules that define them.  A submodule
+    has its own name there.
+    """
+    homes = later or {}
+
+    def __getattr__(name: str) -> Any:
+        if name in homes:
+            found: Any = importlib.import_module(homes[name])
+            if homes[name] != f"{module}.{name}":
+                found = getattr(found, name)
+            vars(sys.modules[module])[name] = found  # the next use finds it immediately
+            return found
         # Copying, pickling and introspection ask every module for names with two underscores.
         advice = "" if name.startswith("__") else _advice(module, name)
         raise AttributeError(f"module {module!r} has no attribute {name!r}{advice}", name=name)

@@ -48,7 +48,7 @@ implements("can_cast")(lambda from_, to, casting="safe": np.can_cast(from_.dtype
 implements("common_type")(_common_type)
 implements("real_if_close")(lambda a, tol=100: array_of(ops.real(a) if _is_real(a, tol) else a))
 implements("array_repr", "array_str", "array2string")(lambda a, /, *args, **how: repr(a))
-implements("sinc")(ops.sinc)
+implements("sinc")(lambda x: ops.sinc(x))
 implements("i0")(lambda x: array_of(ops.i0(in_numpys(x))))
 
 

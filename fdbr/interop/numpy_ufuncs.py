@@ -163,6 +163,7 @@ def _in_its_dtype(ufunc: np.ufunc, op: Callable[..., Any]) -> Callable[..., Any]
 # --- the table ----------------------------------------------------------------------
 
 _OWN = {
+    "cbrt": lambda x: ops.cbrt(x),  # loaded by its first use
     "arccos": ops.acos,
     "arccosh": ops.acosh,
     "arcsin": ops.asin,
@@ -210,6 +211,6 @@ _OF_STEPS = frozenset(
 
 for _name, _ufunc in list(vars(np).items()):  # `dir` would import what NumPy imports lazily
     if isinstance(_ufunc, np.ufunc):
-        _op: Any = _OWN.get(_name) or getattr(ops, _name, None)
+        _op: Any = _OWN.get(_name) or vars(ops).get(_name)  # what is loaded
         if _op is not None:
             ufuncs[_ufunc] = _in_its_dtype(_ufunc, _op) if _name in _OF_STEPS else _op

@@ -9,19 +9,18 @@ from fdbr.core.tracer import Tracer
 from fdbr.core.tracer_methods import conversions
 from fdbr.errors.checks import describe
 from fdbr.errors.hints import advisers
-from fdbr.ops import special
 
 __all__ = ["advise_on_scipy", "explain_scipy"]
 
 _INSTEAD = {
-    "linalg": (ops.linalg, ops),
-    "fft": (ops.fft,),
-    "signal": (ops,),
-    "special": (special, ops),
-    "ndimage": (ops,),
-    "stats": (ops,),
-    "interpolate": (ops,),
-    "spatial": (ops,),
+    "linalg": ("ops.linalg", "ops"),
+    "fft": ("ops.fft",),
+    "signal": ("ops",),
+    "special": ("ops.special", "ops"),
+    "ndimage": ("ops",),
+    "stats": ("ops",),
+    "interpolate": ("ops",),
+    "spatial": ("ops",),
 }
 """Where functions of SciPy's parts are looked for by their names."""
 
@@ -128,9 +127,9 @@ def _instead(module: str, function: str) -> str:
     if better is not None:
         return f"Use {better}."
     for room in _INSTEAD.get(module, ()):
-        if function in getattr(room, "__all__", dir(room)):
-            name = "ops" if room is ops else f"ops.{room.__name__.rpartition('.')[2]}"
-            return f"Use {name}.{function}."
+        _, _, part = room.partition(".")
+        if function in dir(getattr(ops, part) if part else ops):
+            return f"Use {room}.{function}."
     general = _IN_GENERAL.get(module, "the functions of fdbr.ops")
     if module == "sparse":
         return f"Use {general}."

@@ -4,6 +4,8 @@ On raw arrays they cost about what the array module costs; inside a transformati
 differentiated.  Functions for deep learning are here too, beside those of the standard.
 """
 
+import importlib as _importlib
+import typing as _typing
 from math import e, inf, nan, pi
 from types import ModuleType as _Module
 
@@ -23,54 +25,6 @@ from fdbr.ops.indexing.sorting import *
 from fdbr.ops.indexing.updates import at
 from fdbr.ops.inspection import *
 from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
-from fdbr.ops.nn.activations.exponentials import log_softmax, logsumexp, relu, softmax
-from fdbr.ops.nn.activations.gates import *
-from fdbr.ops.nn.activations.nonlinearities import *
-from fdbr.ops.nn.activations.rectifiers import *
-from fdbr.ops.nn.attention.embedding import embed
-from fdbr.ops.nn.attention.positions import alibi_bias, rotary_embedding, sinusoidal_embedding
-from fdbr.ops.nn.attention.products import scaled_dot_product_attention
-from fdbr.ops.nn.broadcasts import bias, bilinear, scale
-from fdbr.ops.nn.convolution.channelwise import depthwise_conv, shift
-from fdbr.ops.nn.convolution.deformable import deform_conv
-from fdbr.ops.nn.convolution.products import conv, conv_transpose
-from fdbr.ops.nn.convolution.unfolding import fold, local_conv, unfold
-from fdbr.ops.nn.losses.binary import *
-from fdbr.ops.nn.losses.classification import *
-from fdbr.ops.nn.losses.covariances import *
-from fdbr.ops.nn.losses.crf import *
-from fdbr.ops.nn.losses.ctc import *
-from fdbr.ops.nn.losses.embeddings import *
-from fdbr.ops.nn.losses.likelihoods import *
-from fdbr.ops.nn.losses.margins import *
-from fdbr.ops.nn.losses.metrics import *
-from fdbr.ops.nn.losses.regression import *
-from fdbr.ops.nn.losses.sampled import *
-from fdbr.ops.nn.noise.dropout import drop_path, dropout, spatial_dropout
-from fdbr.ops.nn.noise.samples import *
-from fdbr.ops.nn.normalization.decorrelation import decorrelated_batch_norm
-from fdbr.ops.nn.normalization.rescaling import *
-from fdbr.ops.nn.normalization.statistics import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    rms_norm,
-)
-from fdbr.ops.nn.one_hot import one_hot
-from fdbr.ops.nn.pooling.adaptive import *
-from fdbr.ops.nn.pooling.fractional import *
-from fdbr.ops.nn.pooling.position_sensitive import *
-from fdbr.ops.nn.pooling.regions import *
-from fdbr.ops.nn.pooling.unpooling import *
-from fdbr.ops.nn.pooling.windowed import *
-from fdbr.ops.nn.recurrent.cells import gru_cell, lstm_cell, mgu_cell, rnn_relu_cell, rnn_tanh_cell
-from fdbr.ops.nn.recurrent.n_step import n_step_gru, n_step_lstm, n_step_rnn
-from fdbr.ops.nn.recurrent.sequences import pad_sequence, transpose_sequence
-from fdbr.ops.nn.recurrent.units import lstm, slstm, tree_lstm
-from fdbr.ops.nn.resampling.grid_sampling import *
-from fdbr.ops.nn.resampling.interpolation import *
-from fdbr.ops.nn.resampling.shuffling import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot
 from fdbr.ops.reductions.cumulative import *
 from fdbr.ops.reductions.reduce import *
@@ -81,51 +35,42 @@ from fdbr.ops.shape.layout import *
 from fdbr.ops.shape.manipulation import *
 from fdbr.ops.shape.padding import *
 from fdbr.ops.signal import *
-from fdbr.ops.special import (
-    beta,
-    betainc,
-    betaln,
-    cbrt,
-    digamma,
-    entr,
-    erf,
-    erfc,
-    erfcinv,
-    erfcx,
-    erfinv,
-    expit,
-    gamma,
-    gammainc,
-    gammaincc,
-    gammaln,
-    i0,
-    i0e,
-    i1,
-    i1e,
-    kl_div,
-    log_ndtr,
-    logit,
-    ndtr,
-    ndtri,
-    polygamma,
-    rel_entr,
-    sinc,
-    xlog1py,
-    xlogy,
-    zeta,
-)
 
 newaxis = None
 __array_api_version__ = VERSIONS[-1]
 del VERSIONS
 
-from fdbr.ops import fft, linalg, sparse, special  # noqa: E402
+from fdbr.ops import fft, linalg, sparse  # noqa: E402
 
-__all__ = [
+if _typing.TYPE_CHECKING:
+    from fdbr.ops.on_demand import *
+
+_names = [
     name
     for name, member in list(globals().items())
-    if name[0] != "_"
-    and (not isinstance(member, _Module) or name in ("fft", "linalg", "sparse", "special"))
+    if name[0] != "_" and (not isinstance(member, _Module) or name in ("fft", "linalg", "sparse"))
 ]
-__dir__ = __all__.copy  # `dir` shows the public names alone
-globals().update(__getattr__=_missing_from(__name__))  # type checkers see no `__getattr__`
+
+
+def _load_all() -> None:
+    others = _importlib.import_module("fdbr.ops.on_demand")
+    found = {name: getattr(others, name) for name in others.__all__}
+    globals().update(found, __all__=sorted({*_names, *found}))
+
+
+def _get(name: str) -> _typing.Any:
+    if name == "special":
+        return _importlib.import_module("fdbr.ops.special")
+    if name[0] != "_" or name == "__all__":  # Python asks modules for many other private names
+        _load_all()
+        if name in globals():
+            return globals()[name]
+    return _missing_from(__name__)(name)
+
+
+def __dir__() -> list[str]:
+    _load_all()
+    return list(globals()["__all__"])  # `dir` shows the public names alone
+
+
+globals().update(__getattr__=_get)  # type checkers see no `__getattr__`

@@ -8,7 +8,6 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.tracer import holds, stop_gradient
 from fdbr.errors.public import public
-from fdbr.ops import special
 from fdbr.pytrees.dtypes import limits
 from fdbr.random.arguments import Shape, check_order, checked, drawing, give, parameter
 from fdbr.random.keys import bits
@@ -116,7 +115,7 @@ def normal(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     (2, 3)
     """
     u, dtype = open_unit("normal", key, shape, dtype)
-    return give(ops.ndtri(u), dtype)
+    return give(ops.special.ndtri(u), dtype)
 
 
 @public("fdbr.random")
@@ -164,13 +163,16 @@ def truncated_normal(
     one, other = sign * low, sign * high
     lower, upper = ops.where(low > 0, other, one), ops.where(low > 0, one, other)
     if holds(upper >= -_FAR):
-        bottom, top = ops.ndtr(lower), ops.ndtr(upper)
-        draws = ops.ndtri(bottom + u * (top - bottom))
+        bottom, top = ops.special.ndtr(lower), ops.special.ndtr(upper)
+        draws = ops.special.ndtri(bottom + u * (top - bottom))
     else:
         far = upper < -_FAR
-        bottom, top = ops.ndtr(ops.where(far, -1.0, lower)), ops.ndtr(ops.where(far, 1.0, upper))
+        bottom, top = (
+            ops.special.ndtr(ops.where(far, -1.0, lower)),
+            ops.special.ndtr(ops.where(far, 1.0, upper)),
+        )
         tail = _tail_draws(u, ops.where(far, -upper, _FAR), ops.where(far, -lower, math.inf))
-        draws = ops.where(far, -tail, ops.ndtri(bottom + u * (top - bottom)))
+        draws = ops.where(far, -tail, ops.special.ndtri(bottom + u * (top - bottom)))
     return give(ops.clip(sign * draws, low, high), dtype)
 
 
@@ -184,10 +186,10 @@ def _tail_draws(u: Any, low: Any, high: Any) -> Any:
     ``-d * (low + d / 2)`` plus the logarithm of a ratio of scaled error functions.
     """
     root = math.sqrt(0.5)
-    scaled = special.erfcx(root * low)
+    scaled = ops.special.erfcx(root * low)
 
     def log_survival(d: Any) -> Any:
-        return ops.log(special.erfcx(root * (low + d)) / scaled) - d * (low + 0.5 * d)
+        return ops.log(ops.special.erfcx(root * (low + d)) / scaled) - d * (low + 0.5 * d)
 
     # Beyond this distance nothing is left, and the bound may be infinite.
     is_near = (high - low) * low < 750.0
@@ -196,7 +198,7 @@ def _tail_draws(u: Any, low: Any, high: Any) -> Any:
     wanted = ops.log(rest + u * (1 - rest))
     d = -2 * wanted / (low + ops.hypot(low, ops.sqrt(-2 * wanted)))
     for _ in range(3):  # the first value is within 1e-3
-        hazard = math.sqrt(2 / math.pi) / special.erfcx(root * (low + d))
+        hazard = math.sqrt(2 / math.pi) / ops.special.erfcx(root * (low + d))
         d = d + (log_survival(d) - wanted) / hazard
     return low + d
 

@@ -15,7 +15,6 @@ from fdbr import ops
 from fdbr.core.tracer import holds, stop_gradient
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
-from fdbr.ops import special
 from fdbr.random.arguments import Shape, checked, drawing, give, parameter, shape_of
 from fdbr.random.continuous import exponential, normal, open_unit
 from fdbr.random.keys import split
@@ -69,7 +68,7 @@ def loggamma(key: Any, a: Any, shape: Shape | None = None, dtype: Any = np.float
     _positive("loggamma", a=a)
     first, second = split(key)
     u, _ = open_unit("loggamma", first, shape, dtype)
-    draws = ops.log(special.gammaincinv(a + 1, u))
+    draws = ops.log(ops.special.gammaincinv(a + 1, u))
     return give(draws - exponential(second, shape) / a, dtype)
 
 
@@ -285,7 +284,7 @@ _SLOW = 1e6  # SciPy's inverse takes 3 ms for a rate of 1e10
 
 def _large_count(u: Any, mean: Any, variance: Any, asymmetry: Any) -> Any:
     """The first terms of the Cornish-Fisher expansion of a quantile, less 1/2."""
-    z = ops.ndtri(u)
+    z = ops.special.ndtri(u)
     return mean + ops.sqrt(variance) * z + asymmetry * (z * z - 1) / 6
 
 
@@ -300,11 +299,11 @@ def _poisson_count(u: Any, lam: Any) -> Any:
 def _small_poisson_count(u: Any, lam: Any) -> Any:
     some = ops.where(lam > 0, lam, 1.0)
     if holds(lam < _SLOW):
-        near = special.pdtrik(u, some)
+        near = ops.special.pdtrik(u, some)
     else:
-        inverse = special.pdtrik(u, ops.where(lam < _SLOW, some, 1.0))
+        inverse = ops.special.pdtrik(u, ops.where(lam < _SLOW, some, 1.0))
         near = ops.where(lam < _SLOW, inverse, _large_count(u, some, some, 1.0))
-    draws = _first_count(u, near, lambda k: special.pdtr(k, some))
+    draws = _first_count(u, near, lambda k: ops.special.pdtr(k, some))
     return ops.where(lam > 0, draws, 0.0)
 
 
@@ -393,13 +392,13 @@ def _small_binomial_count(u: Any, n: Any, p: Any) -> Any:
     sure = (p <= 0) | (p >= 1) | (n <= 0)
     trials, chance = ops.where(sure, 1.0, n), ops.where(sure, 0.5, p)
     distribution = functools.partial(_binomial_cdf, trials, chance)
-    draws = _first_count(u, special.bdtrik(u, trials, chance), distribution)
+    draws = _first_count(u, ops.special.bdtrik(u, trials, chance), distribution)
     return ops.where(sure, ops.where(p >= 1, n, 0.0), ops.minimum(draws, n))
 
 
 def _binomial_cdf(n: Any, p: Any, k: Any) -> Any:
     below = ops.minimum(k, n - 1)
-    return ops.where(k >= n, 1.0, special.betainc(n - below, below + 1, 1 - p))
+    return ops.where(k >= n, 1.0, ops.special.betainc(n - below, below + 1, 1 - p))
 
 
 @public("fdbr.random")

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import tree
 from fdbr.core.ownership import release
 from fdbr.core.tape import ReverseTrace, ReverseTracer
 from fdbr.core.tracer import Trace
 from fdbr.errors.checks import describe
+from fdbr.pytrees import structure as tree
 from fdbr.pytrees.locking import record_locked
 from fdbr.transforms.cotangent_avals import CotangentAval
 

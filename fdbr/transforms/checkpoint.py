@@ -8,7 +8,6 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from fdbr import tree
 from fdbr.core.tape import (
     Again,
     Awaited,
@@ -24,6 +23,7 @@ from fdbr.core.tracer import Trace, Tracer, replaying, running
 from fdbr.errors.checks import describe, made_of, name_of
 from fdbr.errors.public import public
 from fdbr.ops.declare.memory_saving import saving_memory
+from fdbr.pytrees import structure as tree
 from fdbr.transforms import harvest
 from fdbr.transforms.jvp import ForwardTracer
 from fdbr.transforms.vmap import BatchTracer

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import ops, tree
+from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.core.higher_order import HigherOrder
 from fdbr.core.ownership import apart, retain, unwritable
@@ -21,6 +21,7 @@ from fdbr.core.tape import ReverseTrace
 from fdbr.core.tracer import Trace, Tracer, below, ended, escaped, innermost, reopened
 from fdbr.errors.checks import refusal
 from fdbr.ops.declare.unbroadcast import shape_of
+from fdbr.pytrees import structure as tree
 from fdbr.transforms.vjp import vjp
 from fdbr.transforms.vmap import BatchTrace, BatchTracer, batches, vectorised
 from fdbr.transforms.vmap_divergence import SubBatch, join

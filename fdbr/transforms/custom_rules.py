@@ -5,11 +5,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from fdbr import tree
 from fdbr.core.observation import hook
 from fdbr.core.tracer import innermost
 from fdbr.errors.checks import describe, integers, named_as
 from fdbr.errors.public import public
+from fdbr.pytrees import structure as tree
 from fdbr.pytrees.dtypes import dtype_kind, is_added
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.cotangent_avals import CotangentAval, check_cotangent

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-from fdbr import ops, tree
+from fdbr import ops
 from fdbr.core import tracer
 from fdbr.core.array_modules import lock
 from fdbr.core.higher_order import HigherOrder
@@ -22,6 +22,7 @@ from fdbr.core.tracer import Trace, Tracer
 from fdbr.errors.checks import describe, named_as
 from fdbr.errors.layer_path import layer_path
 from fdbr.errors.public import public
+from fdbr.pytrees import structure as tree
 from fdbr.transforms.jvp import ForwardTracer
 
 __all__ = [

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, ParamSpec
 
-from fdbr import ops, tree
+from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe, integers, made_of, name_of
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_complex
+from fdbr.pytrees import structure as tree
 from fdbr.transforms.argnums import positions, wants_zeros
 from fdbr.transforms.cotangent_avals import CotangentAval
 from fdbr.transforms.jvp import check_sequences, check_tangent, jvp

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbr import tree
 from fdbr.core.array_modules import on_device, several
 from fdbr.core.observation import hook
 from fdbr.core.ownership import publish, release
@@ -12,6 +11,7 @@ from fdbr.core.tracer import Trace, Tracer, run
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.declare.unbroadcast import zeros_of
+from fdbr.pytrees import structure as tree
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.argnums import pair
 from fdbr.transforms.cotangent_avals import CotangentAval, check_cotangent

@@ -6,7 +6,6 @@ from typing import Any, Literal, ParamSpec
 
 import numpy as np
 
-from fdbr import tree
 from fdbr.core import tracer
 from fdbr.core.array_modules import array_module, is_locked, owner
 from fdbr.core.devices import is_host
@@ -14,6 +13,7 @@ from fdbr.core.tape import Awaited, Node, ReverseTrace, ReverseTracer, backward,
 from fdbr.core.tracer import Tracer, run
 from fdbr.errors.checks import describe, integers, made_of
 from fdbr.errors.public import public
+from fdbr.pytrees import structure as tree
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms.argnums import (

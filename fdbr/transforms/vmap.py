@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from fdbr import ops, tree
+from fdbr import ops
 from fdbr.core.array_modules import is_array, lock, on_device, protect, several, to_numpy
 from fdbr.core.effects import refusing_effects
 from fdbr.core.ownership import publish, release
@@ -14,6 +14,7 @@ from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
 from fdbr.errors.checks import describe, index, integer, is_interrupt, made_of, name_of
 from fdbr.errors.public import public
+from fdbr.pytrees import structure as tree
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms import harvest
 from fdbr.transforms.vmap_divergence import SubBatch, join, summarize_truths, take_examples

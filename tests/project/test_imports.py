@@ -10,6 +10,8 @@ import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 import fdbr
 
 ROOT = Path(fdbr.__file__).parent
@@ -111,6 +113,22 @@ def test_no_import_is_put_off():
     assert found == MUTUAL
 
 
+def reached(module: str) -> set[str]:
+    """The modules that one imports, directly and through others, and the module itself."""
+    known, found, waiting = modules(), set(), {module}
+    while waiting:
+        found |= waiting
+        waiting = set().union(*(imports(known[name])[0] for name in waiting)) - found
+    return found
+
+
+@pytest.mark.parametrize("transform", ["vjp", "jvp"])
+def test_derivatives_need_few_files(transform):
+    """Operations are not among the files, so a reader of `grad` meets none of them."""
+    found = reached(f"fdbr.transforms.{transform}")
+    assert len(found) <= 35, sorted(found)
+
+
 def test_parts_that_stand_above_the_engine_are_loaded_by_their_first_use():
     program = f"""
 import sys, fdbr
@@ -128,8 +146,6 @@ print(hasattr(fdbr, "sum"))
 
 # Each changes an object of another module, for which there is no other hook.
 ASSIGNED = {
-    # A solver, which stands above the operations among which users find it.
-    ("fdbr.solvers", "linalg.cg"),
     # The operators of traced values are operations, which stand above `Tracer`.
     ("fdbr.core.tracer_methods", "setattr(Tracer)"),
     ("fdbr.interop.assignment", "Tracer.__init_subclass__"),

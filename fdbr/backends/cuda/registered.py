@@ -4,3 +4,6 @@
 import fdbr.backends.cuda.adam
 import fdbr.backends.cuda.philox
 import fdbr.backends.cuda.suppression
+from fdbr.core import loading
+
+loading.finish("cuda")

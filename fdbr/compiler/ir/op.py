@@ -3,8 +3,13 @@
 Properties of whole classes of operations follow from their declarations: see `Facts`.
 """
 
-from fdbr import ops  # noqa: F401, which declares them
+from fdbr import ops  # noqa: F401, which declares most of them
 from fdbr.core.primitive import registry
+from fdbr.ops.nn.activations import exponentials  # noqa: F401, and these the others
+from fdbr.ops.nn.convolution import products  # noqa: F401
+from fdbr.ops.nn.losses import softmax_losses  # noqa: F401
+from fdbr.ops.nn.normalization import standardizing  # noqa: F401
+from fdbr.ops.nn.pooling import windowed  # noqa: F401
 
 ADD = registry["add"]
 ADD_ROWS = registry["add_rows"]

@@ -31,9 +31,10 @@ from fdbr.ops.linalg.triangular import solve_triangular
 from fdbr.ops.products import matmul, tensordot, vecdot
 from fdbr.ops.shape.manipulation import diagonal, matrix_transpose
 
-cg: Any  # set by `fdbr.solvers`, which imports this package
+cg: Any
 
 __all__ = [
+    "cg",
     "cholesky",
     "cross",
     "det",
@@ -69,4 +70,6 @@ __all__ = [
     "vector_norm",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
-globals().update(__getattr__=missing_from(__name__))  # type checkers see no `__getattr__`
+# A solver needs the transformations, which stand above the operations among which it is looked for.
+_LATER = {"cg": "fdbr.solvers"}
+globals().update(__getattr__=missing_from(__name__, _LATER))  # type checkers see no `__getattr__`

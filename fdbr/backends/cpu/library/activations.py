@@ -10,6 +10,7 @@ from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import Primitive, implement, registry
 from fdbr.ops.elementwise.arithmetic import clipped
 from fdbr.ops.elementwise.exponential import gaussian
+from fdbr.ops.nn.activations.exponentials import relu
 from fdbr.ops.nn.activations.nonlinearities import indicator
 
 __all__: list[str] = []
@@ -27,7 +28,7 @@ def _of_small(primitive: Primitive) -> Any:
     return register
 
 
-_relu = registry["relu"]
+_relu = relu.primitive
 
 
 @_of_small(_relu)

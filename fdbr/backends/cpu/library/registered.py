@@ -1,6 +1,8 @@
 """The modules that implement operations for NumPy's arrays: importing them registers these."""
 
 # ruff: noqa: F401
+import numpy as np
+
 import fdbr.backends.cpu.library.activations
 import fdbr.backends.cpu.library.adam
 import fdbr.backends.cpu.library.attention
@@ -34,3 +36,6 @@ import fdbr.backends.cpu.library.suppression
 import fdbr.backends.cpu.library.triangles
 import fdbr.backends.cpu.library.vectorized
 import fdbr.backends.cpu.library.views
+from fdbr.core import loading
+
+loading.finish(np)

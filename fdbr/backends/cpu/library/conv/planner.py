@@ -204,6 +204,6 @@ def _conv_input(
     return correlate_transposed(y, weight, geometry, groups, size)
 
 
-for _primitive in (op.CONV, op.CONV_BIASED):
-    _of_last = to_last(WITH_RELU[_primitive].host, *EXAMPLES_LAST[_primitive])
+for _primitive, _value in ((op.CONV, _conv_relu), (op.CONV_BIASED, _conv_biased_relu)):
+    _of_last = to_last(_value, *EXAMPLES_LAST[_primitive])
     implement(WITH_RELU[last[_primitive]], np)(_of_last)
