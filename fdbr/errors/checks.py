@@ -5,7 +5,7 @@ import inspect
 import itertools
 import operator
 from collections.abc import Callable, Iterator
-from types import FrameType, FunctionType, MethodType
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ __all__ = [
     "number_types",
     "refusal",
     "refuse_other_kinds",
+    "show",
 ]
 
 number_types = frozenset({float, int, bool, complex})
@@ -113,6 +114,19 @@ def describe(value: Any) -> str:
     if type(value) in number_types:
         return f"{type(value).__name__} {value!r}"
     return type(value).__name__
+
+
+def show(value: Any) -> str:
+    """Return an argument as messages list it: small constants by value, others by `describe`."""
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value) if len(value) < 40 else f"{value[:40]!r}…"
+    if isinstance(value, type | FunctionType | ModuleType):
+        return getattr(value, "__qualname__", None) or value.__name__
+    if isinstance(value, int) and abs(value) > 10**20:
+        return f"an integer of {value.bit_length()} bits"
+    return describe(value)
 
 
 def differences(lists: dict[str, list[str]], most: int = 20) -> str:
