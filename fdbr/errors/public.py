@@ -124,7 +124,7 @@ def _explaining(function: Any, name: str, checked: bool) -> Any:
     )
     names = {f"check_{p}": check for p, check in checks.items()} | {"function_": function}
     call = f"{statement or 'pass'}; return function_({arguments})"
-    made = boundary(function, [*parameters.values()], call, explain, names)
+    made = boundary([*parameters.values()], call, explain, names)
     return functools.update_wrapper(made, function)
 
 

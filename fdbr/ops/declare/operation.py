@@ -80,9 +80,7 @@ def operation(
 
     names = {"primitive": primitive, "none": {}, "hook": hook, "np": np, "array": np.ndarray}
     names["dispatch"] = dispatch_view if stated.view else dispatch
-    # The globals are fdbr's, also for operations of the user: it is fdbr's code (`user_source`).
-    statement = _statement(operands, star, keywords)
-    function = boundary(operation, parameters, statement, explain, names)
+    function = boundary(parameters, _statement(operands, star, keywords), explain, names)
     function.__name__ = function.__qualname__ = value.__name__
     function.__module__ = value.__module__
     function.__doc__ = value.__doc__
@@ -104,5 +102,5 @@ def _statement(operands: list[str], star: list[str], keywords: list[str]) -> str
     if operands and not star:
         arrays = "".join(f"type({name}) is array and " for name in operands)
         named = ", ".join(f"{k}={k}" for k in keywords)
-        usual = f"if {arrays}hook.watch is None: return primitive.host(np, {given}{named})\n   "
+        usual = f"if {arrays}hook.watch is None: return primitive.host(np, {given}{named})\n  "
     return f"{usual}return dispatch(primitive, ({given}), {params})"
