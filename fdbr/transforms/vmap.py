@@ -290,8 +290,6 @@ def vmap(
     >>> fdbr.vmap(collatz)(np.array([1, 2, 3, 4]))
     array([0, 1, 7, 2])
     """
-    if not callable(f):
-        raise TypeError(f"fdbr.vmap: f must be a function, not {describe(f)}")
     size = None if axis_size is None else integer("fdbr.vmap", "axis_size", axis_size, least=0)
     bound = integer("fdbr.vmap", "max_paths", max_paths, least=1)
 
