@@ -13,7 +13,8 @@ from fdbr.core.routine import Routine
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
 from fdbr.errors.checks import describe, is_refusal, number_types, refuse_other_kinds
 from fdbr.errors.layer_path import placed
-from fdbr.errors.public import is_users, unexplained
+from fdbr.errors.public import unexplained
+from fdbr.errors.tracebacks import is_users
 
 __all__ = [
     "EXPLAINED",

@@ -29,7 +29,7 @@ from fdbr.core.observation import hook
 from fdbr.core.ownership import publish, retain, retain_from
 from fdbr.core.primitive import EXPLAINED, Primitive, dispatch, host_types, seen
 from fdbr.core.tracer import Trace, Tracer
-from fdbr.errors.checks import is_interrupt, number_types
+from fdbr.errors.checks import number_types, recoverable
 from fdbr.pytrees.locking import SMALL, locked_arrays
 from fdbr.pytrees.structure import is_inexact, leaf_types
 
@@ -450,8 +450,8 @@ def backward(
                 cotangent = cotangent.value()
             if several:
                 edges = _there(cotangent, edges)
-    except Exception as error:
-        if pull is not None and not is_interrupt(error):
+    except recoverable() as error:
+        if pull is not None:
             blame(error, name, (parent, pull, saved), cotangent)
         raise
 

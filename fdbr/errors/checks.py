@@ -4,12 +4,14 @@ import functools
 import inspect
 import itertools
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from fdbr.errors.tracebacks import hide_frames
 from fdbr.pytrees.short_repr import brief
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "name_of",
     "named_as",
     "number_types",
+    "recoverable",
     "refusal",
     "refuse_other_kinds",
     "show",
@@ -84,7 +87,11 @@ class Transformed:
         self._made_by = make, args, kwargs
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        try:
+            return self._call(*args, **kwargs)
+        except recoverable() as error:
+            hide_frames(error)
+            raise
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -207,6 +214,21 @@ def refusal(error: Exception) -> Exception:
 def is_refusal(error: Exception) -> bool:
     """Whether `refusal` has marked an error."""
     return "is_refusal" in vars(error)
+
+
+def recoverable() -> type[Exception] | tuple[()]:
+    """Return what an ``except`` clause catches that continues in another way after any error.
+
+    Errors of signal handlers are not caught (see `is_interrupt`).
+
+    >>> try:
+    ...     1 / 0
+    ... except recoverable() as error:
+    ...     print(error)
+    division by zero
+    """
+    error = sys.exception()
+    return () if error is not None and is_interrupt(error) else Exception
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -11,7 +11,6 @@
 import functools
 import inspect
 import re
-import sys
 import traceback
 from collections.abc import Callable, Iterable
 from types import FunctionType
@@ -22,17 +21,14 @@ from fdbr.errors.boundary import boundary
 from fdbr.errors.checks import show
 from fdbr.errors.constructors import constructor
 from fdbr.errors.layer_path import placed
+from fdbr.errors.tracebacks import hide_frames, is_users
 
-__all__ = ["explaining", "is_users", "name_of_public", "public", "unexplained"]
+__all__ = ["explaining", "name_of_public", "public", "unexplained"]
 
 T = TypeVar("T")
 
 _UNCHECKED = ("fdbr.ops", "fdbr.tree")  # these check their operands themselves
 
-_OURS = frozenset(sys.stdlib_module_names) | {
-    "attr", "attrs", "cupy", "fdbr", "h5py", "hypothesis", "llvmlite", "numpy", "optree",
-    "safetensors", "scipy", "tqdm",
-}  # fmt: skip
 _NAMED = re.compile(r"fdbr\.(?:\w+\.)*(\w+)")
 _ADDED = re.compile(r"data type '(bfloat16|float8_\w+)' not understood")
 _KINDS: dict[type[Exception], type[Exception]] = {
@@ -117,7 +113,10 @@ def _explaining(function: Any, name: str, checked: bool) -> Any:
         return error
 
     statement = "; ".join(f"{p} is default_{p} or check_{p}({p})" for p in checks)
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    stars: dict[Any, str] = {
+        inspect.Parameter.VAR_POSITIONAL: "*",
+        inspect.Parameter.VAR_KEYWORD: "**",
+    }
     arguments = ", ".join(
         f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else stars.get(p.kind, "") + p.name
         for p in parameters.values()
@@ -144,8 +143,10 @@ def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
     text, named = _text(error), _NAMED.match(_text(error))
     if text.startswith((f"{name}:", f"{name} of ")):
         return error.with_traceback(None)  # it says all, so the user's line is the last one
-    is_finding = isinstance(error, AssertionError) or type(error).__module__.startswith("fdbr.")
-    if is_finding or is_users(error):
+    if is_users(error):
+        hide_frames(error)
+        return error
+    if isinstance(error, AssertionError) or type(error).__module__.startswith("fdbr."):
         return error
     if named and ("is_from_rule" in vars(error) or _is_of_given(error, named[1], given.values())):
         return error
@@ -173,13 +174,6 @@ def unexplained(error: Exception) -> Exception:
     """Return the error that a public function explained by its arguments, or the error itself."""
     cause = error.__cause__
     return cause if "explains" in vars(error) and isinstance(cause, Exception) else error
-
-
-def is_users(error: Exception) -> bool:
-    """Whether an error has passed through code of the user, not of fdbr and its dependencies."""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    roots = {str(frame.f_globals.get("__name__") or "fdbr").partition(".")[0] for frame in frames}
-    return not roots <= _OURS
 
 
 def _is_of_given(error: Exception, name: str, values: Iterable[Any]) -> bool:

@@ -12,7 +12,7 @@ from fdbr.core.effects import refusing_effects
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
-from fdbr.errors.checks import describe, index, integer, is_interrupt, made_of, name_of
+from fdbr.errors.checks import describe, index, integer, made_of, name_of, recoverable
 from fdbr.errors.public import public
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms import harvest
@@ -388,8 +388,8 @@ class _Batch:
             except Disagreement as disagreement:
                 if disagreement.trace is not trace:
                     raise
-            except Exception as error:
-                if not part.is_divided or is_interrupt(error):
+            except recoverable():
+                if not part.is_divided:
                     raise
             # Also if no exception arrives: the function may have caught it.
             if part.is_divided:
