@@ -12,7 +12,7 @@ from fdbr.control_flow.body_tracing import NoBodyError, check
 from fdbr.control_flow.carry import check_carry, first_carry, is_weak, kept, settled
 from fdbr.control_flow.while_rules import While, apply
 from fdbr.core.tracer import holds
-from fdbr.errors.checks import describe, integer, is_interrupt
+from fdbr.errors.checks import describe, integer, recoverable
 from fdbr.errors.public import public
 from fdbr.transforms import harvest
 from fdbr.transforms.checkpoint import checkpoint as recomputed
@@ -131,9 +131,7 @@ def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
     def iteration(val: Any) -> tuple[Any, While]:
         try:
             loop = While(cond, body, tree.leaves(val), (), checks=True)
-        except Exception as error:  # running the loop raises a better one, if it has an iteration
-            if is_interrupt(error):
-                raise
+        except recoverable() as error:  # running the loop raises a better one in an iteration
             raise NoBodyError(f"its body raises {type(error).__name__}") from error
         return tree.unflatten(form, loop.body.outs[: form.num_leaves]), loop
 
@@ -191,9 +189,7 @@ def _without_iteration(body_fun: Any, val: Any) -> Any:
     try:
         with np.errstate(all="ignore"):  # it is run only to find out dtypes
             return settled(lambda val: (body_fun(val), None), val, runs=False)[0]
-    except Exception as error:  # such as an index out of bounds, which an iteration would raise
-        if is_interrupt(error):
-            raise
+    except recoverable():  # such as an index out of bounds, which an iteration would raise
         return val
 
 

@@ -27,6 +27,7 @@ def blame(error: Exception, name: str, edge: Any, cotangent: Any) -> None:
     """
     if hasattr(error, "direction"):
         return
+    vars(error)["is_from_rule"] = True  # public functions do not rename it
     parent, pull, saved = edge
     given = [f"cotangent {text}" for text in _described(cotangent)]
     kept = list(_described(saved))

@@ -13,9 +13,10 @@ from fdbr.core.loading import first_use, when_loaded
 from fdbr.core.observation import hook
 from fdbr.core.routine import Routine
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
-from fdbr.errors.checks import describe, is_interrupt, number_types, refuse_other_kinds
+from fdbr.errors.checks import describe, is_refusal, number_types, refuse_other_kinds
 from fdbr.errors.layer_path import placed
 from fdbr.errors.public import unexplained
+from fdbr.errors.tracebacks import is_users
 
 __all__ = [
     "EXPLAINED",
@@ -184,16 +185,21 @@ class Primitive:
         return dispatch(self, args, params)
 
     def explain(self, error: Exception, args: Any) -> Exception:
-        """The error of an array module, with the op and its operands named."""
-        if is_interrupt(error):
+        """Return an error that names the operation and its operands, for an array module's error.
+
+        Errors that are named already, or that array modules do not raise, are returned.
+        """
+        if not isinstance(error, EXPLAINED) or is_refusal(error) or is_users(error):
             return error
         error = unexplained(error)
         if str(error).startswith("fdbr."):
             return error
         operands = ", ".join(describe(arg) for arg in args)
-        # One that is made from a message alone.
+        # An error that is made from a message only.
         kind = next((k for k in _plain_errors if isinstance(error, k)), TypeError)
-        return kind(placed(f"fdbr.ops.{self.name}: {error} (operands: {operands})"))
+        named = kind(placed(f"fdbr.ops.{self.name}: {error} (operands: {operands})"))
+        named.__cause__ = error
+        return named
 
     def __repr__(self) -> str:
         return f"<{self.kind} primitive {self.name}>"
@@ -252,37 +258,34 @@ _makers: list[tuple[Any, Callable[[Primitive], Any]]] = []
 
 def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a primitive: to arrays at once, to traced values through the innermost trace."""
-    if len(args) == 1 and type(args[0]) in host_types:  # a usual case, without the loop
+    try:
+        if len(args) == 1 and type(args[0]) in host_types:  # a usual case, without the loop
+            if hook.watch is not None:
+                primitive = seen(primitive)
+            return primitive.host(np, args[0], **params) if params else primitive.host(np, *args)
+        top = None
+        level = 0
+        host = False
+        foreign = False
+        for arg in args:
+            kind = type(arg)
+            if kind in host_types:
+                host = True
+            elif kind not in number_types:
+                if isinstance(arg, Tracer):
+                    if arg._trace.level > level:
+                        top = arg._trace
+                        level = top.level
+                else:
+                    foreign = True
+        if top is not None:
+            if not top.running and ended(top):
+                raise escaped(top, f"fdbr.ops.{primitive.name}")
+            if foreign:
+                args = _as_arrays(args, f"fdbr.ops.{primitive.name}")
+            return top.process(primitive, args, params)
         if hook.watch is not None:
             primitive = seen(primitive)
-        try:
-            return primitive.host(np, args[0], **params) if params else primitive.host(np, *args)
-        except EXPLAINED as error:
-            raise primitive.explain(error, args) from error
-    top = None
-    level = 0
-    host = False
-    foreign = False
-    for arg in args:
-        kind = type(arg)
-        if kind in host_types:
-            host = True
-        elif kind not in number_types:
-            if isinstance(arg, Tracer):
-                if arg._trace.level > level:
-                    top = arg._trace
-                    level = top.level
-            else:
-                foreign = True
-    if top is not None:
-        if not top.running and ended(top):
-            raise escaped(top, f"fdbr.ops.{primitive.name}")
-        if foreign:
-            args = _as_arrays(args, f"fdbr.ops.{primitive.name}")
-        return top.process(primitive, args, params)
-    if hook.watch is not None:
-        primitive = seen(primitive)
-    try:
         if host and not foreign:
             if not params and len(args) == 2:  # the usual case, without unpacking
                 return primitive.host(np, args[0], args[1])
@@ -294,7 +297,7 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
                 return _elsewhere(primitive, args, params)
         return _elsewhere(primitive, args, params)
     except EXPLAINED as error:
-        raise primitive.explain(error, args) from error
+        raise primitive.explain(error, args)  # noqa: B904
 
 
 def _elsewhere(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -306,13 +309,6 @@ def _elsewhere(primitive: Primitive, args: tuple[Any, ...], params: dict[str, An
 def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """`dispatch` for an operation with a `view`: a traced result refers to its base."""
     x = args[0]
-    if type(x) in host_types:
-        if hook.watch is not None:
-            primitive = seen(primitive)
-        try:
-            return primitive.host(np, x, **params)
-        except EXPLAINED as error:
-            raise primitive.explain(error, args) from error
     if not isinstance(x, Tracer):
         return dispatch(primitive, args, params)
     trace = x._trace

@@ -29,7 +29,7 @@ from fdbr.core.observation import hook
 from fdbr.core.ownership import publish, retain, retain_from
 from fdbr.core.primitive import EXPLAINED, Primitive, dispatch, host_types, seen
 from fdbr.core.tracer import Trace, Tracer
-from fdbr.errors.checks import is_interrupt, number_types
+from fdbr.errors.checks import number_types, recoverable
 from fdbr.pytrees.locking import SMALL, locked_arrays
 from fdbr.pytrees.structure import is_inexact, leaf_types
 
@@ -161,83 +161,80 @@ class ReverseTrace(Trace):
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         # This runs for every operation of a traced function.  One operand, the usual case, is
         # spelled out; and the primitive is applied here where nothing but NumPy is below.
-        rules = primitive.rules
-        if len(args) == 1:
-            tracer = args[0]
-            value = tracer.value
-            if type(value) in host_types:
-                if hook.watch is not None:
-                    primitive = seen(primitive)
-                try:
+        try:
+            rules = primitive.rules
+            if len(args) == 1:
+                tracer = args[0]
+                value = tracer.value
+                if type(value) in host_types:
+                    if hook.watch is not None:
+                        primitive = seen(primitive)
                     out = (
                         primitive.host(np, value, **params) if params else primitive.host(np, value)
                     )
-                except EXPLAINED as error:
-                    raise primitive.explain(error, args) from error
+                else:
+                    out = dispatch(primitive, (value,), params)
+                rule = rules[0]
+                if rule is None:
+                    return publish(self, out)
+                if self.borrowed and rule.retains:
+                    tracer.value = value = retain_from(self, value)
+                edges: Any = ((tracer.node, rule.pull, rule.save((value,), out, params)),)
             else:
-                out = dispatch(primitive, (value,), params)
-            rule = rules[0]
-            if rule is None:
-                return publish(self, out)
-            if self.borrowed and rule.retains:
-                tracer.value = value = retain_from(self, value)
-            edges: Any = ((tracer.node, rule.pull, rule.save((value,), out, params)),)
-        else:
-            values: list[Any] = []
-            mine = []
-            host = True  # whether only NumPy's arrays are below, and no further trace
-            exposed = bool(self.borrowed)  # whether the caller may write to an operand
-            for arg in args:
-                kind = type(arg)
-                if kind is ReverseTracer and arg._trace is self:
-                    mine.append(len(values))
-                    arg = arg.value
-                    if type(arg) not in host_types:
-                        host = False
-                elif kind not in number_types:
-                    exposed = True
-                    if kind is not np.ndarray:
-                        host = False
-                values.append(arg)
-            if host:
-                if hook.watch is not None:
-                    primitive = seen(primitive)
-                try:
+                values: list[Any] = []
+                mine = []
+                host = True  # whether only NumPy's arrays are below, and no further trace
+                exposed = bool(self.borrowed)  # whether the caller may write to an operand
+                for arg in args:
+                    kind = type(arg)
+                    if kind is ReverseTracer and arg._trace is self:
+                        mine.append(len(values))
+                        arg = arg.value
+                        if type(arg) not in host_types:
+                            host = False
+                    elif kind not in number_types:
+                        exposed = True
+                        if kind is not np.ndarray:
+                            host = False
+                    values.append(arg)
+                if host:
+                    if hook.watch is not None:
+                        primitive = seen(primitive)
                     if not params and len(values) == 2:
                         out = primitive.host(np, values[0], values[1])
                     else:
                         out = primitive.host(np, *values, **params)
-                except EXPLAINED as error:
-                    raise primitive.explain(error, args) from error
-            else:
-                out = dispatch(primitive, tuple(values), params)
-            edges = []
-            first = None
-            if type(rules) is not list and mine:
-                first = rules.first
-                if rules.shared is not None:
-                    params = rules.shared(values, params)
-            for index in mine:
-                rule = rules[index]
-                if rule is None:
-                    continue
-                if exposed and rule.retains:
-                    self.retain(rule.retains, values, args)
-                edges.append((args[index].node, rule.pull, rule.save(values, out, params)))
-            if not edges:
-                return publish(self, out)
-            if first is not None:
-                if exposed and first.retains:
-                    self.retain(first.retains, values, args)
-                saved = first.save(values, out, params)
-                edges = [(new_node(edges, primitive.name), first.pull, saved)]
-        if type(out) is tuple:
-            return self.outputs(primitive.name, out, edges)
-        tracer = _new(ReverseTracer)
-        tracer._trace = self
-        tracer.value = out
-        tracer.node = (next(_count), edges, primitive.name)
-        return tracer
+                else:
+                    out = dispatch(primitive, tuple(values), params)
+                edges = []
+                first = None
+                if type(rules) is not list and mine:
+                    first = rules.first
+                    if rules.shared is not None:
+                        params = rules.shared(values, params)
+                for index in mine:
+                    rule = rules[index]
+                    if rule is None:
+                        continue
+                    if exposed and rule.retains:
+                        self.retain(rule.retains, values, args)
+                    edges.append((args[index].node, rule.pull, rule.save(values, out, params)))
+                if not edges:
+                    return publish(self, out)
+                if first is not None:
+                    if exposed and first.retains:
+                        self.retain(first.retains, values, args)
+                    saved = first.save(values, out, params)
+                    edges = [(new_node(edges, primitive.name), first.pull, saved)]
+            if type(out) is tuple:
+                return self.outputs(primitive.name, out, edges)
+            tracer = _new(ReverseTracer)
+            tracer._trace = self
+            tracer.value = out
+            tracer.node = (next(_count), edges, primitive.name)
+            return tracer
+        except EXPLAINED as error:
+            raise primitive.explain(error, args)  # noqa: B904
 
     def retain(self, positions: Any, values: list[Any], args: tuple[Any, ...]) -> None:
         """Replace operands that the caller can write to by copies; ``...`` means all."""
@@ -453,8 +450,8 @@ def backward(
                 cotangent = cotangent.value()
             if several:
                 edges = _there(cotangent, edges)
-    except Exception as error:
-        if pull is not None and not is_interrupt(error):
+    except recoverable() as error:
+        if pull is not None:
             blame(error, name, (parent, pull, saved), cotangent)
         raise
 

@@ -11,7 +11,6 @@ from fdbr.compiler.capture.tracers import capturing
 from fdbr.core import effects
 from fdbr.core.primitive import Facts, Primitive
 from fdbr.core.tracer import Tracer, replay, whole
-from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 
 __all__ = ["callback", "print"]
@@ -55,10 +54,6 @@ def callback(function: Callable[..., object], *args: Any, **kwargs: Any) -> None
     >>> f(1.0), f(2.0), seen
     (2.0, 3.0, [2.0, 4.0])
     """
-    if not callable(function):
-        raise TypeError(
-            f"fdbr.debug.callback: function must be a function, not {describe(function)}"
-        )
     if replay():
         return
     effects.before_effect()
@@ -110,11 +105,6 @@ def print(template: str, *args: Any, **kwargs: Any) -> None:
     x is 1.0
     x is 2.0
     """
-    if not isinstance(template, str):
-        raise TypeError(
-            f"fdbr.debug.print: template must be a string, not {describe(template)}; to print a "
-            'value alone, write fdbr.debug.print("{}", x)'
-        )
 
     def show(*args: Any, **kwargs: Any) -> None:
         builtins.print(template.format(*args, **kwargs))

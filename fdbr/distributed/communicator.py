@@ -17,7 +17,7 @@ from fdbr.distributed.transports.interface import Transport
 from fdbr.distributed.transports.mpi import MPITransport, meet
 from fdbr.distributed.transports.serial import SerialTransport
 from fdbr.distributed.transports.threads import Collective, ThreadTransport
-from fdbr.errors.checks import describe, integer
+from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.train.loop.interrupts import stop_together
 
@@ -214,8 +214,6 @@ def run_in_threads(
     >>> distributed.run_in_threads(lambda comm: distributed.all_reduce(comm.rank, comm), 3)
     [np.int64(3), np.int64(3), np.int64(3)]
     """
-    if not callable(f):
-        raise TypeError(f"fdbr.distributed.run_in_threads: f must be a function, not {describe(f)}")
     size = integer("fdbr.distributed.run_in_threads", "size", size, 1)
     collective = Collective(size, timeout)
     results: list[Any] = [None] * size

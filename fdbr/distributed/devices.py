@@ -91,8 +91,6 @@ def data_parallel(
     >>> gradient(np.array([1.0, 2.0]), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     array([2.66666667, 3.33333333])
     """
-    if not callable(f):
-        raise TypeError(f"{_NAME}: f must be a function, not {describe(f)}")
     places = _places(devices)
     _check_rules(out)
     has_comm = _has_comm(f)

@@ -4,12 +4,14 @@ import functools
 import inspect
 import itertools
 import operator
+import sys
 from collections.abc import Callable, Iterator
-from types import FrameType, FunctionType, MethodType
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from fdbr.errors.tracebacks import hide_frames
 from fdbr.pytrees.short_repr import brief
 
 __all__ = [
@@ -24,8 +26,10 @@ __all__ = [
     "name_of",
     "named_as",
     "number_types",
+    "recoverable",
     "refusal",
     "refuse_other_kinds",
+    "show",
 ]
 
 number_types = frozenset({float, int, bool, complex})
@@ -83,7 +87,11 @@ class Transformed:
         self._made_by = make, args, kwargs
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        try:
+            return self._call(*args, **kwargs)
+        except recoverable() as error:
+            hide_frames(error)
+            raise
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -113,6 +121,19 @@ def describe(value: Any) -> str:
     if type(value) in number_types:
         return f"{type(value).__name__} {value!r}"
     return type(value).__name__
+
+
+def show(value: Any) -> str:
+    """Return an argument as messages list it: small constants by value, others by `describe`."""
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value) if len(value) < 40 else f"{value[:40]!r}…"
+    if isinstance(value, type | FunctionType | ModuleType):
+        return getattr(value, "__qualname__", None) or value.__name__
+    if isinstance(value, int) and abs(value) > 10**20:
+        return f"an integer of {value.bit_length()} bits"
+    return describe(value)
 
 
 def differences(lists: dict[str, list[str]], most: int = 20) -> str:
@@ -193,6 +214,21 @@ def refusal(error: Exception) -> Exception:
 def is_refusal(error: Exception) -> bool:
     """Whether `refusal` has marked an error."""
     return "is_refusal" in vars(error)
+
+
+def recoverable() -> type[Exception] | tuple[()]:
+    """Return what an ``except`` clause catches that continues in another way after any error.
+
+    Errors of signal handlers are not caught (see `is_interrupt`).
+
+    >>> try:
+    ...     1 / 0
+    ... except recoverable() as error:
+    ...     print(error)
+    division by zero
+    """
+    error = sys.exception()
+    return () if error is not None and is_interrupt(error) else Exception
 
 
 def is_interrupt(error: BaseException) -> bool:

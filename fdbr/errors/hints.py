@@ -44,7 +44,9 @@ def advise(error: Exception) -> None:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether fdbr raised an error."""
+    """Whether fdbr raised an error; the traceback of a named error has no frames of fdbr."""
+    if str(error).startswith("fdbr."):
+        return True
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next

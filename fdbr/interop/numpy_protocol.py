@@ -12,7 +12,7 @@ import numpy as np
 
 from fdbr.core.array_modules import is_array
 from fdbr.core.tracer_methods import functions, install, ufunc_methods, ufunc_sources, ufuncs
-from fdbr.errors.checks import is_interrupt
+from fdbr.errors.checks import recoverable
 from fdbr.interop.signatures import numpys_error, refuse
 from fdbr.interop.ufunc_arguments import called
 
@@ -59,8 +59,8 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
         if not kwargs or method != "__call__":
             return op(*inputs, **kwargs)
         return called(op, ufunc, name, inputs, **kwargs)
-    except Exception as error:
-        if "refuses" in vars(error) or is_interrupt(error):
+    except recoverable() as error:
+        if "refuses" in vars(error):
             raise
         found = numpys_error(getattr(ufunc, method), error, inputs, kwargs)
         raise error if found is None else found.with_traceback(error.__traceback__) from None

@@ -95,10 +95,12 @@ def explain_scipy(value: Any) -> None:
 
 def advise_on_scipy(error: Exception) -> str | None:
     """The advice for an error that traced values raised inside a function of SciPy."""
+    if str(error).startswith("fdbr."):
+        return None  # which says what is wrong
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     roots = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames]
     if roots[-1:] == ["fdbr"] and not isinstance(error, AttributeError):
-        return None  # which says what is wrong
+        return None
     while roots and roots[-1] in ("fdbr", "numpy"):
         frames.pop(), roots.pop()
     if roots[-1:] != ["scipy"]:

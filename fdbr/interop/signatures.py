@@ -16,7 +16,7 @@ from numpy.exceptions import AxisError
 
 from fdbr.core.tracer import Tracer
 from fdbr.core.tracer_methods import functions
-from fdbr.errors.checks import is_interrupt
+from fdbr.errors.checks import recoverable
 
 __all__ = ["as_scalar", "bound", "implements", "numpys_error", "refuse", "scalars"]
 
@@ -104,9 +104,7 @@ def bound(
             if len(args) <= first and (not kwargs or kwargs.keys() <= names):
                 return implementation(*args, **kwargs)
             return rebound(args, kwargs)
-        except Exception as error:
-            if is_interrupt(error):
-                raise
+        except recoverable() as error:
             return settled(error, args, kwargs)
 
     def settled(error: Exception, args: Any, kwargs: Any) -> Any:

@@ -106,8 +106,6 @@ def odeint(
     >>> np.round(fdbr.grad(end)(0.5), 6)
     np.float64(-0.606531)
     """
-    if not callable(func):
-        raise TypeError(f"fdbr.odeint: func must be a function, not {describe(func)}")
     _check_order(func)
     control = _control(rtol, atol, mxstep, hmax, method)
     if backward not in ("adjoint", "recorded"):

@@ -10,7 +10,7 @@ from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, protect
 from fdbr.core.devices import is_host, scipy_of
 from fdbr.core.tracer import Tracer
-from fdbr.errors.checks import describe, integer, name_of, named_as
+from fdbr.errors.checks import integer, name_of, named_as
 from fdbr.solvers.host import checked, plain
 from fdbr.solvers.implicit import DENSE, LOST, depending, symmetric_solution
 from fdbr.solvers.running import check_captured, choose, compute, loop
@@ -46,8 +46,6 @@ class Problem:
     def __init__(
         self, name: str, f: Any, x0: Any, args: Any, tol: Any, maxiter: Any, throw: Any
     ) -> None:
-        if not callable(f):
-            raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
         self.name, self.f, self.throw = name, f, throw
         self.unknowns = Unknowns(name, "x0", x0)
         self.others: Any = self.unknowns.others(x0)

@@ -20,7 +20,7 @@ from fdbr.core.tape import (
     new_node,
 )
 from fdbr.core.tracer import Trace, Tracer, replaying, running
-from fdbr.errors.checks import describe, made_of, name_of
+from fdbr.errors.checks import made_of, name_of
 from fdbr.errors.public import public
 from fdbr.ops.declare.memory_saving import saving_memory
 from fdbr.pytrees import structure as tree
@@ -64,8 +64,6 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     >>> bool(fdbr.grad(block)(1.0) == fdbr.grad(lambda x: np.sin(np.sin(x)))(1.0))
     True
     """
-    if not callable(f):
-        raise TypeError(f"fdbr.checkpoint: f must be a function, not {describe(f)}")
 
     @made_of(f, checkpoint)
     def block(*args: Any, **kwargs: Any) -> Any:

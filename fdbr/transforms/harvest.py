@@ -202,8 +202,6 @@ def mark(name: str, value: Any) -> Any:
     >>> fdbr.harvest(f)(2.0)
     (12.0, {'square': 4.0})
     """
-    if not isinstance(name, str):
-        raise TypeError(f"fdbr.mark: name must be a string, not {describe(name)}")
     if _found.get() is None:
         return value
     path = layer_path()
@@ -256,8 +254,6 @@ def harvest(f: Callable[..., Any], *, cotangents: bool = False) -> Callable[...,
     >>> marks, cotangents
     ({'h': array([0., 0.])}, {'h': array([0., 0.])})
     """
-    if not callable(f):
-        raise TypeError(f"fdbr.harvest: f must be a function, not {describe(f)}")
     if not isinstance(cotangents, bool):
         raise TypeError(
             f"fdbr.harvest: cotangents must be True or False, not {describe(cotangents)}"

@@ -54,8 +54,6 @@ def linearize(f: Function, /, *primals: Any) -> tuple[Any, Function]:
     >>> out, linear(1.0), linear(0.5)
     (8.0, np.float64(12.0), np.float64(6.0))
     """
-    if not callable(f):
-        raise TypeError(f"fdbr.linearize: f must be a function, not {describe(f)}")
     out, pullback = vjp(f, *primals)
     zeros, structure = tree.flatten(tree.map(_zeros, _inexact(out)))
     if not zeros:
@@ -116,7 +114,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     >>> fdbr.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),))
     array([ 6., 12.])
     """
-    check_sequences("hvp", f, primals, tangents)
+    check_sequences("hvp", primals, tangents)
     places = [i for i, primal in enumerate(primals) if tree.leaves(tree.trainable(primal))]
     _check(places, f, "hvp", "argument", None)
     product: list[Any] = [None] * len(primals)
@@ -169,7 +167,7 @@ def jacfwd(
     array([[2., 0.],
            [0., 4.]])
     """
-    argnums = _argnums("jacfwd", f, argnums)
+    argnums = integers("fdbr.jacfwd", "argnums", argnums)
 
     @made_of(f, jacfwd, argnums, has_aux, holomorphic)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -216,7 +214,7 @@ def jacrev(
     array([[2., 0.],
            [2., 1.]])
     """
-    argnums = _argnums("jacrev", f, argnums)
+    argnums = integers("fdbr.jacrev", "argnums", argnums)
     wants_zeros("jacrev", unused)
 
     @made_of(f, jacrev, argnums, has_aux, holomorphic, unused=unused)
@@ -258,12 +256,6 @@ def hessian(
 
 
 # --- arguments, bases and blocks ----------------------------------------------------
-
-
-def _argnums(name: str, f: Any, argnums: Any) -> int | tuple[int, ...]:
-    if not callable(f):
-        raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
-    return integers(f"fdbr.{name}", "argnums", argnums)
 
 
 def _in_arguments(

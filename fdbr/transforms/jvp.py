@@ -108,7 +108,7 @@ def jvp(
     >>> fdbr.jvp(np.sin, (np.array(0.0),), (np.array(2.0),))
     (np.float64(0.0), np.float64(2.0))
     """
-    check_sequences("jvp", f, primals, tangents)
+    check_sequences("jvp", primals, tangents)
     trace = ForwardTrace("jvp", f)
     args = [
         _dual(trace, primal, tangent, i)
@@ -126,10 +126,8 @@ def jvp(
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 
-def check_sequences(name: str, f: Any, primals: Any, tangents: Any) -> None:
-    """Raise an error unless ``f`` is a function and primals and tangents have one length."""
-    if not callable(f):
-        raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
+def check_sequences(name: str, primals: Any, tangents: Any) -> None:
+    """Raise an error unless primals and tangents are sequences of one length."""
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise TypeError(
             f"fdbr.{name}: primals and tangents must be tuples or lists, one entry an argument"

@@ -143,9 +143,6 @@ def with_gradient(
 
     ``gradients_of(roots, inputs)`` replaces the usual backward pass and returns the gradients.
     """
-    if not callable(f):
-        raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
-
     argnums = integers(f"fdbr.{name}", "argnums", argnums)
     single = isinstance(argnums, int)
     zeros = wants_zeros(name, unused)
@@ -338,8 +335,6 @@ def vjp(
     >>> pullback(np.array([1.0, 2.0]))
     (array([ 1., -2.]),)
     """
-    if not callable(f):
-        raise TypeError(f"fdbr.vjp: f must be a function, not {describe(f)}")
     zeros = unused == "zeros" or wants_zeros("vjp", unused)
     trace = ReverseTrace("vjp", f)
     inputs = [Inputs(trace, primal) for primal in primals]

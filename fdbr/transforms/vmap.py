@@ -12,7 +12,7 @@ from fdbr.core.effects import refusing_effects
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
-from fdbr.errors.checks import describe, index, integer, is_interrupt, made_of, name_of
+from fdbr.errors.checks import describe, index, integer, made_of, name_of, recoverable
 from fdbr.errors.public import public
 from fdbr.pytrees import structure as tree
 from fdbr.pytrees.short_repr import brief
@@ -291,8 +291,6 @@ def vmap(
     >>> fdbr.vmap(collatz)(np.array([1, 2, 3, 4]))
     array([0, 1, 7, 2])
     """
-    if not callable(f):
-        raise TypeError(f"fdbr.vmap: f must be a function, not {describe(f)}")
     size = None if axis_size is None else integer("fdbr.vmap", "axis_size", axis_size, least=0)
     bound = integer("fdbr.vmap", "max_paths", max_paths, least=1)
 
@@ -391,8 +389,8 @@ class _Batch:
             except Disagreement as disagreement:
                 if disagreement.trace is not trace:
                     raise
-            except Exception as error:
-                if not part.is_divided or is_interrupt(error):
+            except recoverable():
+                if not part.is_divided:
                     raise
             # Also if no exception arrives: the function may have caught it.
             if part.is_divided:

@@ -10,7 +10,7 @@ from fdbr.distributed.objects import all_gather_object
 from fdbr.errors.public import public
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.stages.averages import means
-from fdbr.train.stages.evaluation import adding, check_functions, evaluated_feed, sums_of
+from fdbr.train.stages.evaluation import adding, evaluated_feed, sums_of
 from fdbr.train.stages.piping import Stage
 from fdbr.train.triggers.base import Condition, as_trigger
 from fdbr.train.triggers.intervals import each_epoch
@@ -79,7 +79,6 @@ def evaluate(
     """
     comm = communicator_of("evaluate", comm)
     trigger = as_trigger("evaluate", "every", every)
-    check_functions(metrics_of_state, examples)
     feed = evaluated_feed(batches)
 
     def found(state: Any) -> Mapping[str, Any]:

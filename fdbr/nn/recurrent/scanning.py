@@ -70,8 +70,6 @@ def scan(
     >>> h.shape, outputs.shape
     ((5, 2), (7, 5, 2))
     """
-    if not callable(cell):
-        raise TypeError(f"fdbr.nn.scan: cell must be callable, got {describe(cell)}")
     leaves = tree.leaves(xs)
     shapes: list[Any] = [getattr(leaf, "shape", ()) for leaf in leaves]
     if not shapes or not all(shapes) or not shapes[0][0]:

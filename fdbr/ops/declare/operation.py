@@ -8,7 +8,8 @@ import attrs
 import numpy as np
 
 from fdbr.core.observation import hook
-from fdbr.core.primitive import EXPLAINED, Facts, Primitive, dispatch, dispatch_view
+from fdbr.core.primitive import Facts, Primitive, dispatch, dispatch_view
+from fdbr.errors.boundary import boundary
 from fdbr.ops.declare.rules import Function
 
 __all__ = ["Declaration", "Operation", "facts_in", "operands_of", "operation"]
@@ -62,13 +63,24 @@ def operation(
     facts.setdefault("fresh", kind == "multilinear" or facts.get("elementwise", False))
     stated = Facts(**facts)
     primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch, stated)
-    parameters = list(inspect.signature(value).parameters.values())[1:]
-    apply = dispatch_view if stated.view else dispatch
-    scope = {"dispatch": apply, "primitive": primitive, "none": {}, "hook": hook, "np": np}
-    scope |= {"array": np.ndarray, "explained": EXPLAINED, "__name__": __name__}
-    scope |= {f"default_{p.name}": p.default for p in parameters}
-    exec(_call_source(parameters), scope)
-    function: Any = scope["call"]
+    # Operands are positional only.
+    parameters = [
+        p.replace(kind=p.POSITIONAL_ONLY) if p.kind is p.POSITIONAL_OR_KEYWORD else p
+        for p in list(inspect.signature(value).parameters.values())[1:]
+    ]
+    operands = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    star = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+    def explain(error: Exception, given: dict[str, Any]) -> Exception:
+        args = [given[name] for name in operands] + [arg for name in star for arg in given[name]]
+        error = primitive.explain(error, args)
+        complete = str(error).startswith(f"fdbr.ops.{primitive.name}:")
+        return error.with_traceback(None) if complete else error
+
+    names = {"primitive": primitive, "none": {}, "hook": hook, "np": np, "array": np.ndarray}
+    names["dispatch"] = dispatch_view if stated.view else dispatch
+    function = boundary(parameters, _statement(operands, star, keywords), explain, names)
     function.__name__ = function.__qualname__ = value.__name__
     function.__module__ = value.__module__
     function.__doc__ = value.__doc__
@@ -78,31 +90,17 @@ def operation(
     return function
 
 
-def _call_source(parameters: list[inspect.Parameter]) -> str:
-    """Return the source of the function that applies an operation.
+def _statement(operands: list[str], star: list[str], keywords: list[str]) -> str:
+    """Return the statement that applies an operation.
 
-    Where all operands are NumPy's arrays it does what `dispatch` does with them, without packing
-    them: a small array's operation takes hardly longer than two calls.
+    If all operands are NumPy's arrays it does the same as `dispatch`, without packing them: a
+    small array's operation takes hardly longer than two calls.
     """
-    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    star = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
-    operands = "".join(f"{name}, " for name in positional) + "".join(f"*{n}, " for n in star)
-    heads = [*positional, "/"] if positional else []  # operands are positional only
-    heads += [f"*{star[0]}"] if star else ["*"] if keywords else []
-    for p in parameters:
-        if p.kind is p.KEYWORD_ONLY:
-            heads.append(p.name if p.default is p.empty else f"{p.name}=default_{p.name}")
+    given = "".join(f"{name}, " for name in operands) + "".join(f"*{name}, " for name in star)
     params = "{" + ", ".join(f"{k!r}: {k}" for k in keywords) + "}" if keywords else "none"
     usual = ""
-    if positional and not star:
-        arrays = "".join(f"type({name}) is array and " for name in positional)
+    if operands and not star:
+        arrays = "".join(f"type({name}) is array and " for name in operands)
         named = ", ".join(f"{k}={k}" for k in keywords)
-        usual = (
-            f" if {arrays}hook.watch is None:\n"
-            f"  try: return primitive.host(np, {operands}{named})\n"
-            "  except explained as error:\n"
-            f"   raise primitive.explain(error, ({operands})) from error\n"
-        )
-    rest = f" return dispatch(primitive, ({operands}), {params})\n"
-    return f"def call({', '.join(heads)}):\n{usual}{rest}"
+        usual = f"if {arrays}hook.watch is None: return primitive.host(np, {given}{named})\n  "
+    return f"{usual}return dispatch(primitive, ({given}), {params})"

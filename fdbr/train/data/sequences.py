@@ -343,8 +343,6 @@ def map_examples(f: Callable[..., Any], dataset: Any, key: Any = None) -> Any:
     (True, False)
     """
     count_of("fdbr.train.map_examples", dataset)
-    if not callable(f):
-        raise TypeError(f"fdbr.train.map_examples: f must be a function, not {describe(f)}")
     if key is not None:
         random.fold_in(key, 0)  # which says so if it is no key
     return Mapped(f, dataset, key)

@@ -127,7 +127,6 @@ def fit(
     begin = Position() if position is None else position
     feed = feed_of(batches)
     _check_numbers(begin, epochs, iterations, iteration)
-    _check_functions(step, examples)
     before = begin.kept.get(continuing.NAME)
     if before is not None:
         now = feed.order_settings(begin.epoch, begin.batch)
@@ -233,12 +232,6 @@ def _check_numbers(position: Any, epochs: Any, iterations: Any, iteration: Any) 
         ("position.batch", position.batch),
     ):
         integer("fdbr.train.fit", name, value, least=0)
-
-
-def _check_functions(step: Any, examples: Any) -> None:
-    for name, value in (("step", step), ("examples", examples)):
-        if not callable(value):
-            raise TypeError(f"fdbr.train.fit: {name} must be a function, not {describe(value)}")
 
 
 def _total(

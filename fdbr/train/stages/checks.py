@@ -5,7 +5,6 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.core.array_modules import array_module, is_array
-from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
@@ -62,10 +61,6 @@ def check_finite(
     2); run the step in `with fdbr.debug.nan_check():` to see which operation made it
     """
     trigger = as_trigger("check_finite", "every", every)
-    if of is not None and not callable(of):
-        raise TypeError(
-            f"fdbr.train.check_finite: of must be a function of the state, not {describe(of)}"
-        )
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
         with closing(due(reports, trigger, name=name)) as stream:

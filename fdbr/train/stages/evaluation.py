@@ -14,7 +14,7 @@ from fdbr.train.stages.piping import Stage, check_new, closing
 from fdbr.train.triggers.base import Condition, Trigger, as_trigger
 from fdbr.train.triggers.intervals import each_epoch
 
-__all__ = ["adding", "check_functions", "evaluate", "evaluated_feed", "sums_of"]
+__all__ = ["adding", "evaluate", "evaluated_feed", "sums_of"]
 
 
 @public("fdbr.train")
@@ -67,7 +67,6 @@ def evaluate(
     {'loss': 0.5, 'test/loss': 6.0}
     """
     trigger = as_trigger("evaluate", "every", every)
-    check_functions(metrics_of_state, examples)
     feed = None if batches is None else evaluated_feed(batches)
 
     def found(state: Any) -> Mapping[str, Any]:
@@ -76,15 +75,6 @@ def evaluate(
         return means(sums_of(metrics_of_state, state, feed, examples))
 
     return adding(found, trigger, prefix, name)
-
-
-def check_functions(metrics_of_state: Any, examples: Any) -> None:
-    """Refuse what is no function."""
-    for argument, function in (("metrics_of_state", metrics_of_state), ("examples", examples)):
-        if not callable(function):
-            raise TypeError(
-                f"fdbr.train.evaluate: {argument} must be a function, not {describe(function)}"
-            )
 
 
 def evaluated_feed(batches: Any) -> Feed:

@@ -53,11 +53,6 @@ def stateful(
     [({'loss': 1.0, 'smooth': 1.0}, {'smooth': 1.0}),
      ({'loss': 2.0, 'smooth': 1.5}, {'smooth': 1.5})]
     """
-    if not callable(update):
-        raise TypeError(
-            "fdbr.train.stateful: update must be a function of a state and a report, not "
-            f"{describe(update)}"
-        )
     name = named("stateful", name)
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:

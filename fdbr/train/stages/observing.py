@@ -56,12 +56,6 @@ def observe(
     {'loss': 0.5, 'learning_rate': 0.05}
     """
     trigger = as_trigger("observe", "every", every)
-    if not isinstance(metric, str):
-        raise TypeError(f"fdbr.train.observe: metric must be a name, not {describe(metric)}")
-    if not callable(value):
-        raise TypeError(
-            f"fdbr.train.observe: value must be a function of the report, not {describe(value)}"
-        )
     own = f"observe {metric}" if name is None else name
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
@@ -121,11 +115,6 @@ def draw_tape(
     trigger = as_trigger("draw_tape", "every", once() if every is None else every)
     if not isinstance(path, str | Path):
         raise TypeError(f"fdbr.train.draw_tape: path must be that of a file, not {describe(path)}")
-    if not callable(function):
-        raise TypeError(
-            "fdbr.train.draw_tape: function must be a function of the state, not "
-            f"{describe(function)}"
-        )
     target = Path(path)
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:

@@ -181,10 +181,6 @@ def plot_statistics(
     """
     trigger = as_trigger("plot_statistics", "every", every)
     target, name = _picture("plot_statistics", path), named("plot_statistics", name)
-    if not callable(of):
-        raise TypeError(
-            f"fdbr.train.plot_statistics: of must be a function of the state, not {describe(of)}"
-        )
     levels = sorted(checked_percentiles("plot_statistics", percentiles))
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:

@@ -56,8 +56,6 @@ def statistics(values: Any, prefix: str = "", percentiles: Sequence[float] = ())
      "['w']/zeros": 0.25, "['w']/p50": 2.0}
     """
     wanted = checked_percentiles("statistics", percentiles)
-    if not isinstance(prefix, str):
-        raise TypeError(f"fdbr.train.statistics: prefix must be a text, not {describe(prefix)}")
     found: dict[str, Any] = {}
     for path, leaf in zip(tree.paths(values), tree.leaves(values), strict=True):
         if tree.is_inexact(leaf) and (not hasattr(leaf, "size") or leaf.size):
@@ -153,11 +151,6 @@ def parameter_statistics(
     2.0
     """
     trigger = as_trigger("parameter_statistics", "every", every)
-    if not callable(of):
-        raise TypeError(
-            f"fdbr.train.parameter_statistics: of must be a function of the state, not "
-            f"{describe(of)}"
-        )
     wanted = checked_percentiles("parameter_statistics", percentiles)
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:

@@ -102,12 +102,6 @@ def optuna_search(study: Any, make: Callable[[Any], Any], trials: int, metric: s
         raise TypeError(
             f"fdbr.train.optuna_search: study must have ask and tell, not {describe(study)}"
         )
-    if not callable(make):
-        raise TypeError(
-            f"fdbr.train.optuna_search: make must be a function of a trial, not {describe(make)}"
-        )
-    if not isinstance(metric, str):
-        raise TypeError(f"fdbr.train.optuna_search: metric must be a name, not {describe(metric)}")
     count = integer("fdbr.train.optuna_search", "trials", trials, least=1)
     return _Optuna(study, make, count, metric)
 

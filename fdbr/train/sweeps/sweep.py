@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.errors.checks import describe, integer
+from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.sweeps.configurations import plain
@@ -123,12 +123,6 @@ def sweep(
     ImportError
         If ``cattrs`` is not installed.
     """
-    if not callable(run):
-        raise TypeError(
-            f"fdbr.train.sweep: run must be a function of a configuration, not {describe(run)}"
-        )
-    if every is not None and not callable(every):
-        raise TypeError(f"fdbr.train.sweep: every must be a trigger or None, not {describe(every)}")
     retries = integer("fdbr.train.sweep", "retries", retries, least=0)
     if workers is None:
         count = _room(executor)

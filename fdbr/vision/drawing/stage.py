@@ -93,10 +93,6 @@ def report(
     name = named("report", name)
     where = "fdbr.vision.drawing.report"
     figures = optional("vision.drawing.report", "matplotlib.figure", "vision")
-    if not callable(predict):
-        raise TypeError(
-            f"{where}: predict must be a function of the state and images, not {describe(predict)}"
-        )
     for i in range(len(examples)):
         if not isinstance(examples[i], Mapping) or "image" not in examples[i]:
             raise TypeError(

@@ -7,7 +7,6 @@ from typing import Any
 
 from fdbr import ops
 from fdbr.core.tracer import Tracer
-from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
@@ -88,11 +87,6 @@ def inject_hyperparams(
     -0.25
     """
     name = "fdbr.train.optim.inject_hyperparams"
-    if not callable(inner_factory):
-        raise TypeError(
-            f"{name}: inner_factory must be a function that makes an optimizer, such as "
-            f"optim.adam, not {describe(inner_factory)}"
-        )
     fixed = {static_args} if isinstance(static_args, str) else set(static_args)
     signature = inspect.signature(inner_factory)
     if not fixed <= set(signature.parameters):

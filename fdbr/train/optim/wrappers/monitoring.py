@@ -52,12 +52,6 @@ def snapshot(measure_name: str, measure: Callable[[Any], Any]) -> Optimizer:
     >>> float(optim.tree_get(state, "norm"))
     10.0
     """
-    name = "fdbr.train.optim.snapshot"
-    if not isinstance(measure_name, str) or not callable(measure):
-        raise TypeError(
-            f"{name}: it takes a name and a function of the updates, not {describe(measure_name)} "
-            f"and {describe(measure)}"
-        )
 
     def init(params: Any) -> SnapshotState:
         return SnapshotState({measure_name: measure(nothing(tree.trainable(params)))})
@@ -171,11 +165,6 @@ def measure_with_ema(
     >>> float(average)
     1.0
     """
-    if not callable(measure):
-        raise TypeError(
-            "fdbr.train.optim.measure_with_ema: measure must be a function of the updates, not "
-            f"{describe(measure)}"
-        )
     average = ema(decay, debias, accumulator_dtype)
 
     def measured(updates: Any) -> Any:
