@@ -18,12 +18,7 @@ from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.capture.watch.captured_inputs import text_of
 from fdbr.compiler.capture.watch.captures import ImpureError
 from fdbr.compiler.capture.watch.constants import same_elements
-<<<<<<< HEAD:fdbr/compiler/engine/checking.py
-from fdbr.compiler.capture.watch.namespaces import dict_of, slots_of
-=======
 from fdbr.compiler.capture.watch.walk import Walk
-from fdbr.compiler.engine.cache import Cache
->>>>>>> w-watch:fdbr/debug/sanitizer.py
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.jitted import Jitted, disable_jit
 from fdbr.compiler.engine.lookup import Cache

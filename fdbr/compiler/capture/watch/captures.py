@@ -5,7 +5,7 @@ A program is valid as long as they have not changed.
 
 import operator
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import CellType
 from typing import Any
 
