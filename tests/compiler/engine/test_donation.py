@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, train, tree
-from fdbr.backends.cpu.exec import kernel
 from fdbr.backends.cpu.exec.memory import workspaces
 from fdbr.backends.cpu.tuning import TUNING
 
@@ -444,14 +443,6 @@ def test_random_programs_give_what_they_give_without(case):
             held = [a.copy() for a in args]
             assert_same(donating(list(held), ()), desired, ulps=0)
             assert_same(held, args, ulps=0)
-
-
-def test_before_its_kernel_is_there_what_is_donated_is_overwritten_though_it_is_locked():
-    array = np.zeros(3)
-    array.flags.writeable = False
-    kernel._put_over(array, np.arange(3.0))
-    assert array.tolist() == [0, 1, 2]
-    assert not array.flags.writeable
 
 
 def _descend(state, x):
