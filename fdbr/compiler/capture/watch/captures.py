@@ -217,17 +217,22 @@ class Captures:
         return name
 
     def mutates_what_it_reads(self) -> bool:
-        """Return whether a container that the function reads has changed.
+        """Return whether a run has changed a container, or added an attribute, that it reads.
 
         A container that it only appends to, as to a log, is not read.  A memoised function may
         return the same list again, and somebody may change the list meanwhile.
         """
-        return any(
+        containers = any(
             not _are_same(self._parts(value), parts) and self._is_read(value)
             for value, parts in self._containers
-        ) or any(
-            f.cache_info().misses != misses and not all(map(_is_constant, results_of(f)[1]))
-            for f, misses in self._memories
+        )
+        return (
+            containers
+            or self._has_more()
+            or any(
+                f.cache_info().misses != misses and not all(map(_is_constant, results_of(f)[1]))
+                for f, misses in self._memories
+            )
         )
 
     def _is_read(self, container: Any) -> bool:

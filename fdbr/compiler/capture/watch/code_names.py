@@ -29,10 +29,10 @@ _BY_NAME = frozenset({"getattr", "hasattr", "attrgetter"})
 _CATCHING = frozenset({"AttributeError", "ImportError", "Exception", "BaseException"})
 
 # Functions and attributes that reach variables by names that do not occur in the code.
-_VARIABLES_BY_NAME = frozenset({"eval", "exec", "globals"})
+_VARIABLES_BY_NAME = frozenset({"eval", "exec", "globals", "get_type_hints"})
 _WORLD = frozenset(
     """
-    __globals__ __subclasses__ _getframe bit_generator f_globals f_locals getstate
+    __globals__ __subclasses__ _getframe bit_generator f_globals f_locals get_type_hints getstate
     """.split()
 )
 _SEEDED = frozenset(

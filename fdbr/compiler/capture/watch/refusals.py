@@ -63,7 +63,9 @@ _READING_OF_NUMPY = frozenset(
 _METHODS = {
     "argparse": frozenset({"parse_args", "parse_known_args"}),
     "datetime": frozenset({"now", "today", "utcnow"}),
-    "logging": frozenset("disabled getEffectiveLevel handlers hasHandlers isEnabledFor".split()),
+    "logging": frozenset(
+        "disabled getEffectiveLevel handlers hasHandlers isEnabledFor level".split()
+    ),
     "pathlib": frozenset(
         """
         absolute cwd exists expanduser glob group home is_dir is_file is_mount is_symlink iterdir
@@ -77,7 +79,7 @@ _NOT_REPEATED = "which no replay would call again"
 # Modules, and single classes, with instances that never change or only have effects.
 _IMMUTABLE = frozenset(
     """
-    abc._abc_data collections._tuplegetter datetime decimal.Decimal fractions ipaddress logging operator optree pathlib re struct typing
+    abc._abc_data collections._tuplegetter datetime decimal.Decimal ipaddress logging operator optree pathlib re struct typing
     types.CodeType types.GenericAlias types.UnionType uuid zoneinfo
     """.split()
 )
@@ -213,7 +215,8 @@ def impure_function(module: str, name: str) -> str:
     return ""
 
 
-def impure_method(cls: type, names: Iterable[str]) -> str:
-    """Return why methods with these names of a class cannot be replayed; empty if they can."""
-    found = _METHODS.get(_root(cls.__module__), frozenset()).intersection(names)
-    return f"it can read {cls.__qualname__}.{min(found)}, {_NOT_REPEATED}" if found else ""
+def impure_method(owner: Any, names: Iterable[str]) -> str:
+    """Return why attributes of a class or module cannot be replayed; empty if they can."""
+    root = _root(owner.__module__ if is_a(owner, type) else owner.__name__)
+    found = _METHODS.get(root, frozenset()).intersection(names)
+    return f"it can read {min(found)} of {owner.__name__}, {_NOT_REPEATED}" if found else ""
