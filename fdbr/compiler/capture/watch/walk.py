@@ -5,6 +5,7 @@ follow code inside installed libraries.
 """
 
 import abc
+import builtins
 import contextlib
 import functools
 import gc
@@ -32,7 +33,7 @@ from fdbr.compiler.capture.watch.captured_inputs import (
     slots_of,
     text_of,
 )
-from fdbr.compiler.capture.watch.code_names import mentions
+from fdbr.compiler.capture.watch.code_names import BY_NAME, mentions
 from fdbr.compiler.capture.watch.refusals import hidden_state, is_immutable, is_library, is_ours
 from fdbr.core.array_modules import is_a, is_array
 from fdbr.core.tracer import Tracer
@@ -209,6 +210,8 @@ class Walk:
     def _visit_parts(self, value: Any, path: Path) -> None:
         if is_a(value, BuiltinFunctionType):
             held, name = value.__self__, value.__name__
+            if held is builtins and name in BY_NAME and path and path[2] != name:
+                self.any_name = self._by_name = True  # code calls it by another name
             self._refuse(refusals.impure_function(getattr(value, "__module__", None) or "", name))
             if is_a(held, type):
                 self._refuse(refusals.impure_method(held, (name,)))
@@ -479,4 +482,4 @@ def _has_functions(cls: type) -> bool:
 
 def _is_method(part: Any) -> bool:
     methods = FunctionType | staticmethod | classmethod | property
-    return is_a(part, methods) or is_immutable(part) and callable(part)
+    return is_a(part, methods) or (is_immutable(part) and callable(part))
