@@ -61,15 +61,11 @@ WATCHED = {
                        "r = 5.0"),
         "a descriptor": ("class D:\n def __get__(self, *_): return r\nclass K: d = D()\n"
                          "r = 2.0; k = K()", "x * k.d", "r = 5.0"),
-        "a property of a metaclass": ("class M(type):\n p = property(lambda cls: cls._r)\n"
-                                      "class K(metaclass=M): _r = 2.0", "x * K.p", "K._r = 5.0"),
         "a memoised function": ("import functools; r = 2.0\n@functools.cache\ndef g(): return r",
                                 "x * g()", "r = 5.0; g.cache_clear()"),
         "a memoised method": ("import functools\nclass K:\n r = 2.0\n @functools.lru_cache\n"
                               " def g(self): return self.r\nk = K()", "x * k.g()",
                               "k.r = 5.0; K.g.cache_clear()"),
-        "dispatch": ("import functools\n@functools.singledispatch\ndef g(n): return 2.0",
-                     "x * g(1)", "g.register(int, lambda n: 5.0)"),
         "a coroutine function": ("async def g(): return r\nr = 2.0\ndef run():\n c = g()\n"
                                  " try: c.send(None)\n except StopIteration as e: return e.value",
                                  "x * run()", "r = 5.0"),
@@ -105,11 +101,6 @@ WATCHED = {
                              "x * (2.0 if k == l else 5.0)", "k.a = 5"),
         "parsed arguments": ("import argparse; n = argparse.Namespace(r=2.0)", "x * n.r",
                              "n.r = 5.0"),
-        "a queue": ("import queue; q = queue.Queue()", "x * q.qsize()", "q.put(1)"),
-        "an event": ("import threading; e = threading.Event()", "x * e.is_set()", "e.set()"),
-        "a parsed configuration": ("import configparser; c = configparser.ConfigParser()\n"
-                                   "c['a'] = {'r': '2'}", "x * float(c['a']['r'])",
-                                   "c['a']['r'] = '5'"),
         "a member of an enumeration": ("import enum\nclass E(enum.Enum): A = 2.0",
                                        "x * E.A.value", "E.A._value_ = 5.0"),
         "an attribute of an integer": ("import enum\nclass E(enum.IntEnum): A = 1\nE.A.r = 2.0",
@@ -124,10 +115,6 @@ WATCHED = {
                         "K.__bases__ = (B,)"),
         "a registration": ("import abc\nclass A(abc.ABC): pass\nclass K: pass\nk = K()",
                            "x * (2.0 if isinstance(k, A) else 5.0)", "A.register(K)"),
-        "an instance check": ("class M(type):\n v = True\n"
-                              " def __instancecheck__(cls, _): return M.v\n"
-                              "class K(metaclass=M): pass",
-                              "x * (2.0 if isinstance(1, K) else 5.0)", "M.v = False"),
         "truth": ("class K:\n def __bool__(self): return True\nk = K()", "x * (2.0 if k else 5.0)",
                   "K.__bool__ = lambda self: False"),
         "a polynomial of NumPy": ("import numpy as np; p = np.polynomial.Polynomial([2.0, 0.0])",
@@ -150,24 +137,14 @@ WATCHED = {
         "a set": ("s = {1}", "x * (2.0 if 1 in s else 5.0)", "s.clear()"),
         "a deque": ("import collections; d = collections.deque([2.0, 5.0])", "x * d[0]",
                     "d.rotate()"),
-        "a view of a dict": ("d = {'a': 2.0}; k = d.keys()", "x * len(k)", "d['b'] = 1"),
-        "a proxy of a dict": ("import types; d = {'r': 2.0}; p = types.MappingProxyType(d)",
-                              "x * p['r']", "d['r'] = 5.0"),
         "a ChainMap": ("import collections; d = {'r': 2.0}; c = collections.ChainMap({}, d)",
                        "x * c['r']", "d['r'] = 5.0"),
         "a mapping of one's own": ("import collections\nclass M(collections.UserDict): pass\n"
                                    "m = M(r=2.0)", "x * m.get('r')", "m['r'] = 5.0"),
-        "a weak dict": (OBJECT + "import weakref; o = Plain(); d = weakref.WeakKeyDictionary()\n"
-                        "d[o] = 2.0", "x * d[o]", "d[o] = 5.0"),
         "an attribute of a list": ("class L(list): pass\nl = L([1]); l.r = 2.0", "x * l.r",
                                    "l.r = 5.0"),
         "an object deep inside": (OBJECT + "l = [{'k': (Plain(r=2.0),)}]", "x * l[0]['k'][0].r",
                                   "l[0]['k'][0].r = 5.0"),
-        "an array of objects": ("import numpy as np; a = np.array([2.0], dtype=object)",
-                                "x * float(a[0])", "a[0] = 5.0"),
-        "a bytearray": ("b = bytearray([2]); m = memoryview(b)", "x * m[0]", "b[0] = 5"),
-        "an array of Python": ("import array; a = array.array('d', [2.0])", "x * a[0]",
-                               "a[0] = 5.0"),
         "pickled items": ("import pickle; d = {'r': 2.0}", "x * pickle.loads(pickle.dumps(d))['r']",
                           "d['r'] = 5.0"),
         "items as JSON": ("import json; d = {'r': 2.0}", "x * json.loads(json.dumps(d))['r']",
@@ -191,36 +168,12 @@ WATCHED = {
         "a builtin": ("import builtins; builtins.of_no_one = lambda: 2.0", "x * of_no_one()",
                       "builtins.of_no_one = lambda: 5.0"),
     },
-    "environment": {
-        "an item": ("import os; os.environ['FD_A'] = '2'", "x * float(os.environ['FD_A'])",
-                    "os.environ['FD_A'] = '5'"),
-        "a default": ("import os; os.environ['FD_A'] = '2'\n"
-                      "def g(e=os.environ): return float(e['FD_A'])", "x * g()",
-                      "os.environ['FD_A'] = '5'"),
-        "bytes": ("import os; os.environ['FD_A'] = '2'", "x * float(os.environb[b'FD_A'])",
-                  "os.environ['FD_A'] = '5'"),
-        "a copy": ("import os; os.environ['FD_A'] = '2'", "x * float(dict(os.environ)['FD_A'])",
-                   "os.environ['FD_A'] = '5'"),
-        "a context variable": ("import contextvars; v = contextvars.ContextVar('v', default=2.0)",
-                               "x * v.get()", "v.set(5.0)"),
-        "a thread local": ("import threading; o = threading.local(); o.r = 2.0", "x * o.r",
-                           "o.r = 5.0"),
-        "a weak reference": (OBJECT + "import weakref; o = Plain(); w = weakref.ref(o)",
-                             "x * (2.0 if w() else 5.0)", "del o"),
-        "a weak method": ("import weakref\nclass K:\n r = 2.0\n def m(self): return self.r\n"
-                          "k = K(); w = weakref.WeakMethod(k.m)", "x * w()()", "k.r = 5.0"),
-    },
     "arrays": {
         "an element": ("import numpy as np; a = np.ones(3)", "x * a", "a[0] = 5.0"),
         "in an object": (OBJECT + "import numpy as np; o = Plain(l=[{'a': np.ones(3)}])",
                          "x * o.l[0]['a']", "o.l[0]['a'][0] = 5.0"),
         "through a view": ("import numpy as np; a = np.ones(6); v = a[::2]", "x * v", "a[0] = 5.0"),
-        "through a memoryview": ("import numpy as np; a = np.ones(3); m = memoryview(a)",
-                                 "x * m[0]", "a[0] = 5.0"),
         "a number of it": ("import numpy as np; a = np.ones(3)", "x * a.tolist()[0]", "a[0] = 5.0"),
-        "a memory map": ("import numpy as np, tempfile; f = tempfile.NamedTemporaryFile()\n"
-                         "f.write(bytes(24)); f.flush()\nm = np.memmap(f.name, float, 'r+')\n"
-                         "r = np.memmap(f.name, float, 'r')", "x * r", "m[0] = 5.0"),
         "a sparse matrix": ("import scipy.sparse as sp; a = sp.eye(3).tocsr()",
                             "x * float(a[0, 0])", "a.data[0] = 5.0"),
     },
@@ -304,6 +257,9 @@ EAGER = {
                                     "x * os.path.exists(p)", "os.rmdir(p)"),
         "a setting of NumPy": ("import numpy as np", "x * len(np.geterr()['under'])",
                                "old = np.seterr(under='warn')", "np.seterr(**old)"),
+        "what logging is set to": ("import logging; logging.getLogger('of_a_user').setLevel(10)",
+                                   "x * logging.getLogger('of_a_user').level",
+                                   "logging.getLogger('of_a_user').setLevel(20)"),
         "a limit of Python": ("import sys; n = sys.getrecursionlimit()",
                               "x * sys.getrecursionlimit()", "sys.setrecursionlimit(n + 1)",
                               "sys.setrecursionlimit(n)"),
@@ -349,6 +305,53 @@ EAGER = {
         "a tree of SciPy": ("from scipy.spatial import cKDTree; t = [cKDTree([[2.0], [3.0]])]",
                             "x * t[0].query([0.0])[0]", "t[0] = cKDTree([[5.0]])"),
     },
+    "other holders": {
+        "a property of a metaclass": ("class M(type):\n p = property(lambda cls: cls._r)\n"
+                                      "class K(metaclass=M): _r = 2.0", "x * K.p", "K._r = 5.0"),
+        "dispatch": ("import functools\n@functools.singledispatch\ndef g(n): return 2.0",
+                     "x * g(1)", "g.register(int, lambda n: 5.0)"),
+        "a queue": ("import queue; q = queue.Queue()", "x * q.qsize()", "q.put(1)"),
+        "an event": ("import threading; e = threading.Event()", "x * e.is_set()", "e.set()"),
+        "a parsed configuration": ("import configparser; c = configparser.ConfigParser()\n"
+                                   "c['a'] = {'r': '2'}", "x * float(c['a']['r'])",
+                                   "c['a']['r'] = '5'"),
+        "an instance check": ("class M(type):\n v = True\n"
+                              " def __instancecheck__(cls, _): return M.v\n"
+                              "class K(metaclass=M): pass",
+                              "x * (2.0 if isinstance(1, K) else 5.0)", "M.v = False"),
+        "a view of a dict": ("d = {'a': 2.0}; k = d.keys()", "x * len(k)", "d['b'] = 1"),
+        "a proxy of a dict": ("import types; d = {'r': 2.0}; p = types.MappingProxyType(d)",
+                              "x * p['r']", "d['r'] = 5.0"),
+        "a weak dict": (OBJECT + "import weakref; o = Plain(); d = weakref.WeakKeyDictionary()\n"
+                        "d[o] = 2.0", "x * d[o]", "d[o] = 5.0"),
+        "an array of objects": ("import numpy as np; a = np.array([2.0], dtype=object)",
+                                "x * float(a[0])", "a[0] = 5.0"),
+        "a bytearray": ("b = bytearray([2]); m = memoryview(b)", "x * m[0]", "b[0] = 5"),
+        "an array of Python": ("import array; a = array.array('d', [2.0])", "x * a[0]",
+                               "a[0] = 5.0"),
+        "an item": ("import os; os.environ['FD_A'] = '2'", "x * float(os.environ['FD_A'])",
+                    "os.environ['FD_A'] = '5'"),
+        "a default": ("import os; os.environ['FD_A'] = '2'\n"
+                      "def g(e=os.environ): return float(e['FD_A'])", "x * g()",
+                      "os.environ['FD_A'] = '5'"),
+        "bytes": ("import os; os.environ['FD_A'] = '2'", "x * float(os.environb[b'FD_A'])",
+                  "os.environ['FD_A'] = '5'"),
+        "a copy": ("import os; os.environ['FD_A'] = '2'", "x * float(dict(os.environ)['FD_A'])",
+                   "os.environ['FD_A'] = '5'"),
+        "a context variable": ("import contextvars; v = contextvars.ContextVar('v', default=2.0)",
+                               "x * v.get()", "v.set(5.0)"),
+        "a thread local": ("import threading; o = threading.local(); o.r = 2.0", "x * o.r",
+                           "o.r = 5.0"),
+        "a weak reference": (OBJECT + "import weakref; o = Plain(); w = weakref.ref(o)",
+                             "x * (2.0 if w() else 5.0)", "del o"),
+        "a weak method": ("import weakref\nclass K:\n r = 2.0\n def m(self): return self.r\n"
+                          "k = K(); w = weakref.WeakMethod(k.m)", "x * w()()", "k.r = 5.0"),
+        "through a memoryview": ("import numpy as np; a = np.ones(3); m = memoryview(a)",
+                                 "x * m[0]", "a[0] = 5.0"),
+        "a memory map": ("import numpy as np, tempfile; f = tempfile.NamedTemporaryFile()\n"
+                         "f.write(bytes(24)); f.flush()\nm = np.memmap(f.name, float, 'r+')\n"
+                         "r = np.memmap(f.name, float, 'r')", "x * r", "m[0] = 5.0"),
+    },
     "names at run time": {
         "eval": ("r = 2.0", "x * eval('r')", "r = 5.0"),
         "exec": ("d = {'r': 2.0}\ndef g():\n exec('y = r', d)\n return d['y']", "x * g()",
@@ -379,9 +382,10 @@ CONSTANT = {
                        "object.__setattr__(l, 'weight', np.ones((3, 3)))"),
     },
     "variables inside libraries": {
-        "what logging is set to": ("import logging; logging.getLogger('of_a_user').setLevel(10)",
-                                   "x * logging.getLogger('of_a_user').level",
-                                   "logging.getLogger('of_a_user').setLevel(20)"),
+        "a table of a library": ("import html, html.entities\n"
+                                 "html.entities.html5['of_a_user;'] = 'aa'",
+                                 "x * len(html.unescape('&of_a_user;'))",
+                                 "html.entities.html5['of_a_user;'] = 'aaaaa'"),
     },
     "types of traced values": {
         "of an argument": ("import numpy as np", "x * (2.0 if type(x) is np.ndarray else 5.0)", ""),

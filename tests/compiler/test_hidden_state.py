@@ -156,6 +156,29 @@ WATCHED = {
         "class C:\n def __call__(self, x): return x * self.rate\nc = C(); c.rate = 2.0\n"
         "g = fdbr.jit(c)",
         "g(x)", "c.rate = 5.0"),
+    "objects that attrs compares": (
+        "import attrs\n@attrs.define\nclass C: rate: float = 2.0\na, b = C(), C()",
+        "x * (2 if a == b else 5)", "a.rate = 3.0"),
+    "objects that dataclasses writes": (
+        "@dataclasses.dataclass\nclass C: rate: float = 2.0\na = C()",
+        "x * len(str(a))", "a.rate = 3.125"),
+    "the members of an enumeration": (
+        "import enum\nclass M(enum.Enum): A = 1\nM.A.rate = 2.0",
+        "x * sum(m.rate for m in M)", "M.A.rate = 5.0"),
+    "a list that a method makes once": (
+        "class C:\n def g(self):\n  if not hasattr(self, 'm'): self.m = [2.0]\n  return self.m\n"
+        "c = C()",
+        "x * c.g()[0]", "c.m[0] = 5.0"),
+    "a list that a class makes once": (
+        "class C:\n made = None\n def __new__(cls):\n"
+        "  if cls.made is None: cls.made = object.__new__(cls); cls.made.r = [2.0]\n"
+        "  return cls.made",
+        "x * C().r[0]", "C.made.r[0] = 5.0"),
+    "an attribute of a class of a library": (
+        "import argparse\nclass N(argparse.Namespace): pass\nargparse.Namespace.of_a_test = 2.0\n"
+        "c = N()",
+        "x * c.of_a_test",
+        "argparse.Namespace.of_a_test = 5.0; undo.append(lambda: delattr(argparse.Namespace, 'of_a_test'))"),
     "an element of an array without axes": (
         "w = np.array(2.0)",
         "x * w", "w[()] = 5.0"),
@@ -322,7 +345,7 @@ REFUSED = {
         "q = threading.Lock()",
         "x * (5.0 if q.locked() else 2.0)", "q.acquire()", "q, of type lock"),
     "the level of a logger": (
-        "import logging\nlog = logging.getLogger('of_a_test')",
+        "import logging\nlog = logging.getLogger('of_another_test')",
         "x * (5.0 if log.isEnabledFor(10) else 2.0)", "log.setLevel(10)", "isEnabledFor"),
     "whether a file exists": (
         "import pathlib\np = pathlib.Path(path + 'f')",
@@ -335,6 +358,13 @@ REFUSED = {
         "x * sys.getrecursionlimit()",
         "sys.setrecursionlimit(old + 1); undo.append(lambda: sys.setrecursionlimit(old))",
         "getrecursionlimit"),
+    "annotations": (
+        "import typing\nclass C: a: int",
+        "x * len(typing.get_type_hints(C))", "C.__annotations__['b'] = int", "get_type_hints"),
+    "the level of a logger that a function finds": (
+        "import logging",
+        "x * (1 + logging.getLogger('of_a_test').getEffectiveLevel())",
+        "logging.getLogger('of_a_test').setLevel(10)", "getEffectiveLevel"),
     "a masked array": (
         "w = np.ma.array([1.0, 2.0, 3.0], mask=[0, 0, 0])",
         "x * w.filled(7.0)", "w[0] = np.ma.masked", "w, of type MaskedArray"),

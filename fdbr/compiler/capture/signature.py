@@ -11,17 +11,8 @@ from fdbr.compiler.capture.paths import Scope, details, exact, is_leaf, one_leve
 from fdbr.core.array_modules import is_array, number_of
 from fdbr.core.tracer import Tracer
 
-__all__ = [
-    "is_moving",
-    "is_special",
-    "contents",
-    "is_untouched",
-    "nodes",
-    "paths",
-    "unflatten_arguments",
-    "sign",
-    "flatten_arguments",
-]
+__all__ = ["contents", "flatten_arguments", "is_moving", "is_special", "is_untouched", "nodes"]
+__all__ += ["paths", "sign", "unflatten_arguments"]
 
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
 """A compiled function that reads what a tree structure says beyond `optree`; see `details`."""

@@ -25,18 +25,10 @@ class Captured:
 
     Attributes
     ----------
-    program
-        The program.
-    answers
-        The outcomes of guards, in their order.
-    result
-        The leaves of the result of this run.
-    constants
-        The captured arrays.
-    obstacle
-        Why the program cannot be replayed; empty if it can.
-    unrolled
-        Reasons why loops in it are not one step each.
+    program, result
+        The program, and the leaves of the result of this run.
+    answers, constants, obstacle, unrolled
+        As in `CaptureTrace`.
     is_setup
         Whether the obstacle is only that the run initialised something that later runs read.
     cut
@@ -67,18 +59,9 @@ def capture(
 ) -> Captured:
     """Run a function of leaves, and capture the run.
 
-    Parameters
-    ----------
-    f
-        A function from a list of traced leaves to the list of leaves of its result.
-    origin
-        The function that messages name.
-    leaves
-        Arrays and numbers.
-    known
-        Captured arrays that the function may use, with copies of them.
-    kind
-        The factory of the trace that records the steps.
+    The function takes a list of traced arrays and numbers, and returns the leaves of its result.
+    Messages name ``origin``, ``known`` are captured arrays with copies, and ``kind`` makes the
+    trace that records the steps.
     """
     trace = kind(origin, known)
     for leaf in leaves:

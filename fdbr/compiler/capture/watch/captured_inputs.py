@@ -18,26 +18,9 @@ from fdbr.compiler.capture.signature import flatten_arguments, is_moving, is_spe
 from fdbr.core.array_modules import is_a
 from fdbr.core.tracer import Tracer
 
-__all__ = [
-    "MISSING",
-    "Attributes",
-    "CapturedInput",
-    "Key",
-    "dict_of",
-    "read",
-    "replaced",
-    "signature_of_value",
-    "slots_of",
-    "text_of",
-]
+__all__ = ["MISSING", "Attributes", "CapturedInput", "Key", "replaced", "signature_of_value"]
 
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-MISSING: Any = _Missing()
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 """Marks a variable that is not bound."""
 
 Key = tuple[int, Any]
@@ -114,17 +97,7 @@ def read(holder: Any, name: Any) -> Any:
 
 @attrs.frozen(eq=False)
 class CapturedInput:
-    """A captured variable, an attribute, or an item of a list or dict.
-
-    Attributes
-    ----------
-    holder
-        A cell, a dict, a list, a class, or `Attributes`.
-    name
-        Its name or index there.
-    path
-        How the holder was reached.
-    """
+    """A name or index in a cell, dict, list, class, or `Attributes`, and how it was reached."""
 
     holder: Any
     name: Any
@@ -132,12 +105,10 @@ class CapturedInput:
 
     @property
     def key(self) -> Key:
-        """The identity of the variable."""
         return getattr(self.holder, "identity", id(self.holder)), self.name
 
     @property
     def label(self) -> str:
-        """Its name in messages."""
         return text_of(self.path)
 
     def get(self) -> Any:
@@ -163,8 +134,12 @@ class CapturedInput:
 
     def fits(self) -> bool:
         """Return whether its current value can be an input."""
-        fixed = type(self.holder) is Attributes and type(self.holder.members) is not dict
-        return not fixed and signature_of_value(self.get()) is not None
+        holder = self.holder
+        if type(holder) is Attributes:
+            settable = type(holder.members.get(self.name)) is MemberDescriptorType
+        else:
+            settable = is_a(holder, CellType | type | dict | list)
+        return settable and signature_of_value(self.get()) is not None
 
 
 def text_of(path: Path) -> str:

@@ -49,18 +49,10 @@ class Captures:
 
     Attributes
     ----------
-    inputs
-        The captured variables that are inputs of programs.
     arrays
         The writeable arrays among the values of variables, with copies.
-    generators
-        The random generators that the function can reach.
-    obstacle
-        Why something cannot be watched; empty if everything can.
-    traced
-        Whether a captured value is traced by an outer transformation.
-    identity
-        Whether the function compares objects by identity.
+    generators, obstacle, traced, identity
+        As in `Walk`.
     """
 
     def __init__(self, roots: Iterable[Any], inputs: Sequence[CapturedInput] = ()) -> None:
@@ -217,17 +209,22 @@ class Captures:
         return name
 
     def mutates_what_it_reads(self) -> bool:
-        """Return whether a container that the function reads has changed.
+        """Return whether a run has changed a container, or added an attribute, that it reads.
 
         A container that it only appends to, as to a log, is not read.  A memoised function may
         return the same list again, and somebody may change the list meanwhile.
         """
-        return any(
+        containers = any(
             not _are_same(self._parts(value), parts) and self._is_read(value)
             for value, parts in self._containers
-        ) or any(
-            f.cache_info().misses != misses and not all(map(_is_constant, results_of(f)[1]))
-            for f, misses in self._memories
+        )
+        return (
+            containers
+            or self._has_more()
+            or any(
+                f.cache_info().misses != misses and not all(map(_is_constant, results_of(f)[1]))
+                for f, misses in self._memories
+            )
         )
 
     def _is_read(self, container: Any) -> bool:
@@ -288,34 +285,16 @@ def _is_called(name: str) -> bool:
 
 
 class RandomStates:
-    """The states of the random generators that a function can reach without an argument.
-
-    Parameters
-    ----------
-    generators
-        Those found among captured values; the modules' global ones are always included.
-    """
-
-    __slots__ = ("_generators", "_states")
+    """The states of some random generators, and of the global ones of NumPy and Python."""
 
     def __init__(self, generators: Iterable[Any]) -> None:
-        self._generators = list(generators)
-        self._states = self._read()
-
-    def _read(self) -> list[Any]:
-        return [
-            _plain(np.random.get_state(legacy=False)),
-            random.getstate(),
-            *map(_state, self._generators),
-        ]
+        everywhere: Any = {"np.random": np.random.mtrand._rand, "random": random._inst}  # type: ignore[attr-defined]
+        own = [(f"a {type(generator).__name__}", generator) for generator in generators]
+        self._states = [(name, g, _state(g)) for name, g in [*everywhere.items(), *own]]
 
     def changed(self) -> str | None:
         """Return the name of a generator that was drawn from since; `None` if there is none."""
-        names = ["np.random", "random", *(f"a {type(g).__name__}" for g in self._generators)]
-        for name, before, now in zip(names, self._states, self._read(), strict=True):
-            if before != now:
-                return name
-        return None
+        return next((name for name, g, before in self._states if _state(g) != before), None)
 
 
 def _state(generator: Any) -> Any:

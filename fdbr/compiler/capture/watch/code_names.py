@@ -4,13 +4,13 @@ import dis
 import functools
 import itertools
 import keyword
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from types import CodeType
 from typing import Any
 
 import attrs
 
-__all__ = ["Mentions", "mentions", "reads"]
+__all__ = ["BY_NAME", "Mentions", "mentions", "reads"]
 
 _VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
@@ -26,13 +26,15 @@ _CALLS = frozenset({"PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _REFLECTION = frozenset({"vars", "dir", "__dict__", "__getattribute__", "getmembers"})
 _OF_INSTANCES = frozenset({"asdict", "astuple", "evolve", "replace", "copy", "deepcopy", "dumps"})
 _BY_NAME = frozenset({"getattr", "hasattr", "attrgetter"})
+BY_NAME = _BY_NAME | {"vars", "dir"}
+"""Builtin functions that read attributes by computed names."""
 _CATCHING = frozenset({"AttributeError", "ImportError", "Exception", "BaseException"})
 
 # Functions and attributes that reach variables by names that do not occur in the code.
-_VARIABLES_BY_NAME = frozenset({"eval", "exec", "globals"})
+_VARIABLES_BY_NAME = frozenset({"eval", "exec", "globals", "get_type_hints"})
 _WORLD = frozenset(
     """
-    __globals__ __subclasses__ _getframe bit_generator f_globals f_locals getstate
+    __globals__ __subclasses__ _getframe bit_generator f_globals f_locals get_type_hints getstate
     """.split()
 )
 _SEEDED = frozenset(
@@ -43,35 +45,17 @@ _NO_OPERATIONS = frozenset({"CACHE", "PUSH_NULL", "PRECALL", "NOP"})
 
 @attrs.frozen
 class Mentions:
-    """The names in a code object, and in functions nested in it.
+    """The names in a code object, and in functions nested in it."""
 
-    Attributes
-    ----------
-    variables
-        Names of global variables and builtins.
-    attributes, set_attributes
-        Names of attributes that are read, and of those that are set.
-    modules
-        Imported modules: the name, and the level of a relative import.
-    asked
-        Names of attributes that it looks for where they may be missing.
-    any_attribute, by_name
-        Whether attributes of instances, and of any object, may be read by other names.
-    identity
-        Whether it compares objects by identity.
-    world
-        How it reads what cannot be watched, as with `eval`; empty if it does not.
-    """
-
-    variables: frozenset[str] = frozenset()
-    attributes: frozenset[str] = frozenset()
-    set_attributes: frozenset[str] = frozenset()
-    modules: frozenset[tuple[str, int]] = frozenset()
-    asked: frozenset[str] = frozenset()
-    any_attribute: bool = False
-    by_name: bool = False
-    identity: bool = False
-    world: str = ""
+    variables: frozenset[str]  # global ones, and builtins
+    attributes: frozenset[str]
+    set_attributes: frozenset[str]
+    modules: frozenset[tuple[str, int]]  # imported modules, with the levels of relative imports
+    asked: frozenset[str]  # attributes that it looks for where they may be missing
+    any_attribute: bool  # whether it may read attributes of instances by computed names
+    by_name: bool  # whether it may read attributes of any object by computed names
+    identity: bool  # whether it compares objects by identity
+    world: str  # how it reads what cannot be watched, as with `eval`; empty if it does not
 
     def __or__(self, other: "Mentions") -> "Mentions":
         pairs = zip(*(attrs.astuple(m, recurse=False) for m in (self, other)), strict=True)
@@ -83,34 +67,32 @@ class Mentions:
 def mentions(code: CodeType) -> Mentions:
     """Return the names that a code object mentions."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
-    names: dict[bool, set[str]] = {
+    variables, attributes = (
         # What an instruction of a later Python does with a name is not known: it may be either.
-        kind: {
+        frozenset(
             step.argval
             for step in steps
             if step.opname in table or (step.opcode in _WITH_NAMES and step.opname not in _NAMES)
-        }
-        for kind, table in ((False, _VARIABLES), (True, _ATTRIBUTES))
-    }
-    texts = frozenset(_texts(code.co_consts))
-    both = names[False] | names[True]
+        )
+        for table in (_VARIABLES, _ATTRIBUTES)
+    )
+    texts, both = frozenset(_texts(code.co_consts)), variables | attributes
     by_name = not _REFLECTION.isdisjoint(both) or _reads_by_computed_name(steps)
+    asked = attributes if both & _CATCHING else frozenset()
     found = Mentions(
-        frozenset(names[False]),
-        texts.union(names[True]),
+        variables,
+        texts | attributes,
         frozenset(step.argval for step in steps if step.opname == "STORE_ATTR"),
         frozenset(_imports(steps)),
-        texts.union(names[True] if _CATCHING & both else ())
-        if not (_CATCHING | _BY_NAME).isdisjoint(both)
-        else frozenset(),
+        asked | texts if both & (_CATCHING | _BY_NAME) else asked,
         by_name or not _OF_INSTANCES.isdisjoint(both),
         by_name,
-        "id" in names[False]
+        "id" in variables
         or any(
             step.opname == "IS_OP" and before.opname != "LOAD_CONST"
             for before, step in itertools.pairwise(steps)
         ),
-        _world(names, steps),
+        _world(variables, attributes, steps),
     )
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -118,9 +100,9 @@ def mentions(code: CodeType) -> Mentions:
     return found
 
 
-def _world(names: dict[bool, set[str]], steps: Sequence[dis.Instruction]) -> str:
+def _world(variables: Set[str], attributes: Set[str], steps: Sequence[dis.Instruction]) -> str:
     """Describe how code reads what cannot be watched; the text is empty if it does not."""
-    if found := (_VARIABLES_BY_NAME & names[False]) | (_WORLD & names[True]):
+    if found := (variables & _VARIABLES_BY_NAME) | (attributes & _WORLD):
         return f"it looks for variables by name, with {min(found)}"
     steps = [step for step in steps if step.opname not in _NO_OPERATIONS]
     for step, after in itertools.pairwise(steps):
@@ -145,13 +127,10 @@ def _texts(constants: Any) -> Iterator[str]:
     """Yield the names in constants, which ``match`` patterns and `getattr` use."""
     for constant in constants:
         if type(constant) is str and len(constant) < 80:
-            yield from filter(_is_name, constant.split("."))
+            names = constant.split(".")
+            yield from (n for n in names if n.isidentifier() and not keyword.iskeyword(n))
         elif type(constant) in (tuple, frozenset):
             yield from _texts(constant)
-
-
-def _is_name(text: str) -> bool:
-    return text.isidentifier() and not keyword.iskeyword(text)
 
 
 def _imports(steps: Sequence[dis.Instruction]) -> Iterator[tuple[str, int]]:

@@ -20,16 +20,8 @@ import numpy as np
 from fdbr.compiler.capture.signature import is_special
 from fdbr.core.array_modules import has_method, is_a
 
-__all__ = [
-    "hidden_state",
-    "impure_function",
-    "impure_method",
-    "is_immutable",
-    "is_library",
-    "is_ours",
-    "is_standard",
-    "unwatched_array",
-]
+__all__ = ["hidden_state", "impure_function", "impure_method", "is_immutable", "is_library"]
+__all__ += ["is_ours", "is_standard", "unwatched_array"]
 
 _LIBRARIES = sys.stdlib_module_names | {"fdbr"}
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
@@ -63,7 +55,9 @@ _READING_OF_NUMPY = frozenset(
 _METHODS = {
     "argparse": frozenset({"parse_args", "parse_known_args"}),
     "datetime": frozenset({"now", "today", "utcnow"}),
-    "logging": frozenset("disabled getEffectiveLevel handlers hasHandlers isEnabledFor".split()),
+    "logging": frozenset(
+        "disabled getEffectiveLevel handlers hasHandlers isEnabledFor level".split()
+    ),
     "pathlib": frozenset(
         """
         absolute cwd exists expanduser glob group home is_dir is_file is_mount is_symlink iterdir
@@ -77,44 +71,21 @@ _NOT_REPEATED = "which no replay would call again"
 # Modules, and single classes, with instances that never change or only have effects.
 _IMMUTABLE = frozenset(
     """
-    abc._abc_data collections._tuplegetter datetime decimal.Decimal fractions ipaddress logging operator optree pathlib re struct typing
-    types.CodeType types.GenericAlias types.UnionType uuid zoneinfo
+    abc._abc_data builtins.bool builtins.bytes builtins.classmethod_descriptor builtins.code
+    builtins.complex builtins.ellipsis builtins.float builtins.getset_descriptor builtins.int
+    builtins.member_descriptor builtins.method_descriptor builtins.NoneType builtins.range
+    builtins.NotImplementedType builtins.str builtins.wrapper_descriptor collections._tuplegetter
+    datetime decimal.Decimal inspect.Parameter inspect.Signature ipaddress logging operator optree
+    pathlib re struct types.GenericAlias types.UnionType typing uuid zoneinfo
     """.split()
-)
-_ENDS = frozenset(
-    {
-        *(
-            bool,
-            int,
-            float,
-            complex,
-            str,
-            bytes,
-            range,
-            type(None),
-            type(...),
-            type(NotImplemented),
-        ),
-        *(types.CodeType, types.GenericAlias, types.UnionType, types.MethodDescriptorType),
-        *(types.WrapperDescriptorType, types.ClassMethodDescriptorType),
-        *(types.GetSetDescriptorType, types.MemberDescriptorType),
-    }
 )
 
 # C classes with attributes and items that guards compare.
-_WATCHED = frozenset(
-    {
-        *(object, int, float, complex, str, bytes, tuple, frozenset, dict, list, set),
-        *(collections.deque, collections.OrderedDict, collections.defaultdict),
-        *(types.SimpleNamespace, types.ModuleType, functools.partial, np.generic),
-    }
-)
-_C_PARTS = frozenset(
-    {
-        *(types.MethodDescriptorType, types.WrapperDescriptorType),
-        *(types.ClassMethodDescriptorType, types.GetSetDescriptorType),
-    }
-)
+_WATCHED = {object, int, float, complex, str, bytes, tuple, frozenset, dict, list, set, np.generic}
+_WATCHED |= {collections.deque, collections.OrderedDict, collections.defaultdict}
+_WATCHED |= {types.SimpleNamespace, types.ModuleType, functools.partial}
+_C_PARTS = {types.MethodDescriptorType, types.WrapperDescriptorType}
+_C_PARTS |= {types.ClassMethodDescriptorType, types.GetSetDescriptorType}
 _OF_PYTHON = frozenset({"__dict__", "__weakref__"})  # descriptors that `class` statements make
 _HEAP = 1 << 9  # CPython's flag of classes that are made at run time
 
@@ -140,8 +111,8 @@ def is_library(owner: Any) -> bool:
 def is_immutable(value: Any) -> bool:
     """Return whether an object can never change, and contains nothing that can."""
     cls = type(value)
-    if cls in _ENDS or (issubclass(cls, np.generic | np.dtype) and not issubclass(cls, np.void)):
-        return True
+    if issubclass(cls, np.generic | np.dtype):
+        return not issubclass(cls, np.void)
     root = _root(cls.__module__)
     return root in _IMMUTABLE or f"{root}.{cls.__name__}" in _IMMUTABLE
 
@@ -213,7 +184,8 @@ def impure_function(module: str, name: str) -> str:
     return ""
 
 
-def impure_method(cls: type, names: Iterable[str]) -> str:
-    """Return why methods with these names of a class cannot be replayed; empty if they can."""
-    found = _METHODS.get(_root(cls.__module__), frozenset()).intersection(names)
-    return f"it can read {cls.__qualname__}.{min(found)}, {_NOT_REPEATED}" if found else ""
+def impure_method(owner: Any, names: Iterable[str]) -> str:
+    """Return why attributes of a class or module cannot be replayed; empty if they can."""
+    root = _root(owner.__module__ if is_a(owner, type) else owner.__name__)
+    found = _METHODS.get(root, frozenset()).intersection(names)
+    return f"it can read {min(found)} of {owner.__name__}, {_NOT_REPEATED}" if found else ""

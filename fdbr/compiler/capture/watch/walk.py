@@ -5,6 +5,7 @@ follow code inside installed libraries.
 """
 
 import abc
+import builtins
 import contextlib
 import functools
 import gc
@@ -32,7 +33,7 @@ from fdbr.compiler.capture.watch.captured_inputs import (
     slots_of,
     text_of,
 )
-from fdbr.compiler.capture.watch.code_names import mentions
+from fdbr.compiler.capture.watch.code_names import BY_NAME, mentions
 from fdbr.compiler.capture.watch.refusals import hidden_state, is_immutable, is_library, is_ours
 from fdbr.core.array_modules import is_a, is_array
 from fdbr.core.tracer import Tracer
@@ -125,7 +126,7 @@ class Walk:
         # Holders, the names that they have, and their kind if code may read others of them.
         self._named: list[tuple[Any, Collection[str], Path, str]] = []
         self._probed: list[tuple[Any, dict[str, Any], Path]] = []  # functions and modules
-        self._libraries: set[type] = set()
+        self._libraries: set[Any] = set()  # classes and modules
         self._unwatched = ""  # why functions of a module that was found cannot be replayed
         self._waiting: list[tuple[Any, Path]] = []
         roots = list(roots)
@@ -165,10 +166,12 @@ class Walk:
 
     def _add_class(self, cls: type) -> None:
         for base in type.mro(cls):
-            if is_library(base):
-                self._libraries.add(base)
-            else:
+            if not is_library(base):
                 self._add(base, _named(base))
+            elif base not in self._libraries:
+                self._libraries.add(base)
+                values = {name for name, part in vars(base).items() if not _is_method(part)}
+                self._named.append((base, values, _named(base), ""))
 
     def _watch(
         self, holder: Any, name: Any, above: Path = None, form: str = ".{}", visit: bool = True
@@ -207,6 +210,8 @@ class Walk:
     def _visit_parts(self, value: Any, path: Path) -> None:
         if is_a(value, BuiltinFunctionType):
             held, name = value.__self__, value.__name__
+            if held is builtins and name in BY_NAME and path and path[2] != name:
+                self.any_name = self._by_name = True  # code calls it by another name
             self._refuse(refusals.impure_function(getattr(value, "__module__", None) or "", name))
             if is_a(held, type):
                 self._refuse(refusals.impure_method(held, (name,)))
@@ -296,7 +301,15 @@ class Walk:
         self.growing.append(space)
         self.names.update(space.get("__match_args__", ()))
         for name, part in space.items():
-            if name[:2] == "__" and _is_called(part):
+            code = getattr(part, "__code__", None) if is_a(part, FunctionType) else None
+            if code is not None and code.co_filename.startswith("<attrs generated"):
+                # It reads what else no code mentions, but a frozen object's fields never change.
+                self.names.update(() if fields_of(cls) else mentions(code).attributes)
+            elif name[:2] != "__":
+                # Metaclasses of libraries, such as the one of enumerations, read any attribute.
+                if type(cls) not in (type, abc.ABCMeta):
+                    self._watch(cls, name, path)
+            elif code is not None or (callable(part) and not is_immutable(part)):
                 self._watch(cls, name, path)
 
     def _read_module(self, module: ModuleType, path: Path) -> None:
@@ -304,6 +317,7 @@ class Walk:
         users = not is_library(space)
         self._watch(Attributes(module, _CLASS), "__class__", path, visit=False)
         self._unwatched = self._unwatched or refusals.impure_function(name, "a function")
+        self._libraries.update(() if users else (module,))
         self._named.append((space, space, path, "module" if users else ""))
         if users:
             other = type(module) is not ModuleType
@@ -461,13 +475,11 @@ def _globals_of(root: Any) -> dict[str, Any] | None:
 
 
 def _has_functions(cls: type) -> bool:
-    return any(is_a(part, FunctionType) for part in vars(cls).values())
+    return cls is types.SimpleNamespace or any(
+        is_a(part, FunctionType) for part in vars(cls).values()
+    )
 
 
-def _is_called(part: Any) -> bool:
-    """Return whether an entry of a class is a method that the user wrote, not attrs."""
-    if is_a(part, FunctionType):
-        made = part.__code__.co_filename.startswith("<attrs generated")
-        return not made and not is_library(part.__globals__)
-    callables = staticmethod | classmethod | property
-    return is_a(part, callables) or (callable(part) and not is_immutable(part))
+def _is_method(part: Any) -> bool:
+    methods = FunctionType | staticmethod | classmethod | property
+    return is_a(part, methods) or (is_immutable(part) and callable(part))
