@@ -12,29 +12,17 @@ from fdbr.errors.checks import describe
 __all__ = ["checks_of"]
 
 
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool) or hasattr(value, "dtype")
-
-
-def _is_integer(value: Any) -> bool:
-    return (hasattr(value, "__index__") and not isinstance(value, bool)) or hasattr(value, "dtype")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) or hasattr(value, "dtype")
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 _KNOWN: dict[Any, tuple[Callable[[Any], bool], str]] = {
-    bool: (_is_flag, "must be True or False, not"),
-    int: (_is_integer, "must be an integer, got"),
-    float: (_is_number, "must be a number, not"),
-    str: (_is_text, "must be a string, not"),
+    bool: (lambda value: isinstance(value, bool), "must be True or False, not"),
+    int: (
+        lambda value: hasattr(value, "__index__") and not isinstance(value, bool),
+        "must be an integer, got",
+    ),
+    float: (lambda value: isinstance(value, numbers.Real), "must be a number, not"),
+    str: (lambda value: isinstance(value, str), "must be a string, not"),
     Callable: (callable, "must be a function, not"),
 }
+_ARRAYS = (bool, int, float)  # arrays may be given for these
 
 
 def checks_of(parameters: Iterable[inspect.Parameter], name: str) -> dict[str, Any]:
@@ -49,14 +37,16 @@ def checks_of(parameters: Iterable[inspect.Parameter], name: str) -> dict[str, A
             kinds = [kind for kind in typing.get_args(p.annotation) if kind is not NoneType]
         kind = typing.get_origin(kinds[0]) or kinds[0]
         if len(kinds) == 1 and kind in _KNOWN and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            fits, message = _KNOWN[kind]
             optional = kinds[0] is not p.annotation
-            found[p.name] = _check(f"{name}: {p.name}", *_KNOWN[kind], optional)
+            found[p.name] = _check(f"{name}: {p.name} {message}", fits, kind in _ARRAYS, optional)
     return found
 
 
-def _check(what: str, fits: Callable[[Any], bool], message: str, optional: bool) -> Any:
+def _check(message: str, fits: Callable[[Any], bool], arrays: bool, optional: bool) -> Any:
     def check(value: Any) -> None:
-        if not (fits(value) or (optional and value is None)):
-            raise TypeError(f"{what} {message} {describe(value)}")
+        if fits(value) or (arrays and hasattr(value, "dtype")) or (optional and value is None):
+            return
+        raise TypeError(f"{message} {describe(value)}")
 
     return check

@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fdbr.errors.boundary import boundary
 from fdbr.errors.checks import show
+from fdbr.errors.tracebacks import is_users
 from fdbr.pytrees.classes import fields_of
 
 __all__ = ["constructor"]
@@ -28,7 +30,7 @@ def constructor(cls: Any, name: str, function: Any) -> Any:
         return function
     first = operator.attrgetter(fields[0][0])
 
-    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
+    def construct(self: Any, /, *args: Any, **kwargs: Any) -> None:
         if not (args and _is_of_init(args[0])):
             try:
                 function(self, *args, **kwargs)
@@ -40,7 +42,13 @@ def constructor(cls: Any, name: str, function: Any) -> Any:
                     return
         raise TypeError(_use_init(cls, name, args, kwargs))
 
-    return functools.update_wrapper(__init__, function)
+    def explain(error: Exception, _: Any) -> Exception:
+        return error if is_users(error) else error.with_traceback(None)
+
+    parameters = [*inspect.signature(construct).parameters.values()]
+    call = "return construct(self, *args, **kwargs)"
+    made = boundary(parameters, call, explain, {"construct": construct})
+    return functools.update_wrapper(made, function)
 
 
 def _use_init(cls: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:

@@ -112,18 +112,12 @@ def _explaining(function: Any, name: str, checked: bool) -> Any:
             error.args = (placed(text),)
         return error
 
-    statement = "; ".join(f"{p} is default_{p} or check_{p}({p})" for p in checks)
-    stars: dict[Any, str] = {
-        inspect.Parameter.VAR_POSITIONAL: "*",
-        inspect.Parameter.VAR_KEYWORD: "**",
-    }
-    arguments = ", ".join(
-        f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else stars.get(p.kind, "") + p.name
-        for p in parameters.values()
-    )
+    bare = [p.replace(annotation=p.empty, default=p.empty) for p in parameters.values()]
+    arguments = (f"{p.name}={p}" if p.kind is p.KEYWORD_ONLY else str(p) for p in bare)
+    statements = [f"{p} is default_{p} or check_{p}({p})" for p in checks]
+    statements.append(f"return function_({', '.join(arguments)})")
     names = {f"check_{p}": check for p, check in checks.items()} | {"function_": function}
-    call = f"{statement or 'pass'}; return function_({arguments})"
-    made = boundary([*parameters.values()], call, explain, names)
+    made = boundary([*parameters.values()], "; ".join(statements), explain, names)
     return functools.update_wrapper(made, function)
 
 
@@ -140,12 +134,12 @@ def _asked(name: str, given: dict[str, Any]) -> str:
 
 def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
     """Return the error to raise instead of an error that leaves a public function."""
-    text, named = _text(error), _NAMED.match(_text(error))
-    if text.startswith((f"{name}:", f"{name} of ")):
-        return error.with_traceback(None)  # it says all, so the user's line is the last one
     if is_users(error):
         hide_frames(error)
         return error
+    text, named = _text(error), _NAMED.match(_text(error))
+    if text.startswith((f"{name}:", f"{name} of ")):
+        return error.with_traceback(None)  # it says all, so the user's line is the last one
     if isinstance(error, AssertionError) or type(error).__module__.startswith("fdbr."):
         return error
     if named and ("is_from_rule" in vars(error) or _is_of_given(error, named[1], given.values())):
@@ -179,9 +173,9 @@ def unexplained(error: Exception) -> Exception:
 def _is_of_given(error: Exception, name: str, values: Iterable[Any]) -> bool:
     """Whether a named error comes out of a function among the arguments, or one that it wraps."""
     codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-    for value in values:
-        while value is not None:
-            if name in (getattr(value, "__name__", ""), type(value).__name__):
+    for value in filter(callable, values):
+        for _ in range(16):  # a function may wrap itself
+            if name in (str(getattr(value, "__name__", "")), type(value).__name__):
                 return True
             if getattr(value, "__code__", None) in codes:
                 return True

@@ -27,8 +27,6 @@ class _Custom:
 
     def __init__(self, f: Function, nondiff_argnums: int | Sequence[int] = ()) -> None:
         name = f"fdbr.{type(self).__name__}"
-        if not callable(f):
-            raise TypeError(f"{name}: f must be a function, not {describe(f)}")
         self.f = f
         numbers = integers(name, "nondiff_argnums", nondiff_argnums)
         self.nondiff_argnums = (numbers,) if isinstance(numbers, int) else numbers

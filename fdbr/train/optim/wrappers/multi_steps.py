@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
-from fdbr.errors.checks import describe, integer
+from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state, in_dtypes_of
@@ -95,11 +95,6 @@ class MultiSteps:
         check_inner("MultiSteps", self.opt)
         if not callable(self.every_k_schedule):
             integer("fdbr.train.optim.MultiSteps", "every_k_schedule", self.every_k_schedule, 1)
-        if self.should_skip_update_fn is not None and not callable(self.should_skip_update_fn):
-            raise TypeError(
-                "fdbr.train.optim.MultiSteps: should_skip_update_fn must be a function, not "
-                f"{describe(self.should_skip_update_fn)}"
-            )
 
     @property
     def inner_opt(self) -> Any:
