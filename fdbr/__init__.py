@@ -24,8 +24,10 @@ from fdbr.tree import buffer, frozen, static
 if typing.TYPE_CHECKING:
     from fdbr import debug, distributed, distributions, nn, testing, train, vision
     from fdbr.compiler import DonatedError, ImpureError, disable_jit, jit
-    from fdbr.control_flow import fori_loop, scan, while_loop
-    from fdbr.solvers import Minimum, Solution, fixed_point, minimize, odeint, root
+    from fdbr.control_flow.scan import fori_loop, scan
+    from fdbr.control_flow.while_loop import while_loop
+    from fdbr.solvers.finding import Minimum, Solution, fixed_point, minimize, root
+    from fdbr.solvers.odeint import odeint
 
 __all__ = [
     "DonatedError",

@@ -45,17 +45,25 @@ from fdbr.ops import fft, linalg, sparse  # noqa: E402
 if _typing.TYPE_CHECKING:
     from fdbr.ops.on_demand import *
 
-_names = [
-    name
-    for name, member in list(globals().items())
-    if name[0] != "_" and (not isinstance(member, _Module) or name in ("fft", "linalg", "sparse"))
-]
+_PARTS = ("fft", "linalg", "sparse", "special")
+
+
+def _public(space: dict[str, _typing.Any]) -> dict[str, _typing.Any]:
+    return {
+        name: member
+        for name, member in space.items()
+        if name[0] != "_" and (not isinstance(member, _Module) or name in _PARTS)
+    }
+
+
+_loaded = list(_public(globals()))
 
 
 def _load_all() -> None:
-    others = _importlib.import_module("fdbr.ops.on_demand")
-    found = {name: getattr(others, name) for name in others.__all__}
-    globals().update(found, __all__=sorted({*_names, *found}))
+    others = _public(vars(_importlib.import_module("fdbr.ops.on_demand")))
+    for name, member in others.items():
+        globals().setdefault(name, member)  # somebody may have replaced it
+    globals().setdefault("__all__", sorted({*_loaded, *others}))
 
 
 def _get(name: str) -> _typing.Any:

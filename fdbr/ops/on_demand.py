@@ -5,8 +5,6 @@ They take as long to load as all others, and many programs do not use them.
 
 # ruff: noqa: F401, F403
 
-from types import ModuleType as _Module
-
 import fdbr.ops.special as special
 from fdbr.ops.nn.activations.exponentials import log_softmax, logsumexp, relu, softmax
 from fdbr.ops.nn.activations.gates import *
@@ -89,9 +87,3 @@ from fdbr.ops.special import (
     xlogy,
     zeta,
 )
-
-__all__ = [
-    name
-    for name, member in list(globals().items())
-    if name[0] != "_" and (not isinstance(member, _Module) or name == "special")
-]

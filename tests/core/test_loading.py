@@ -149,6 +149,7 @@ print(len(set(values)), len(f.programs()))
 def test_names_that_are_loaded_later_are_ordinary_names():
     program = """
 import pickle
+ops.hinge = "replaced"
 before = dir(ops), dir(fdbr)
 from fdbr import jit, vision
 from fdbr.ops import softplus, special
@@ -158,6 +159,7 @@ assert vision is fdbr.vision is sys.modules["fdbr.vision"] and jit is fdbr.jit i
 assert softplus is ops.softplus and special.erf is ops.erf
 for value in (softplus, jit, fdbr.minimize, ops.linalg.cg):
     assert pickle.loads(pickle.dumps(value)) is value
+assert ops.hinge == "replaced"
 space = {}
 exec("from fdbr.ops import *", space)
 assert space.keys() - {"__builtins__"} == set(ops.__all__)
