@@ -63,13 +63,6 @@ def agrees(found: Any, desired: Any) -> None:
         assert type(ours) is type(theirs)
 
 
-def warmed(f: Any, *args: Any) -> Any:
-    """A jitted function that has run often enough for its kernels to be wanted."""
-    for _ in range(5):
-        f(*args)
-    return f
-
-
 def is_ready(f: Any) -> bool:
     """Whether a jitted function has no kernel to wait for."""
     return any(kept.compiled and not kept.waiting for kept in f.report().traces)
@@ -106,7 +99,7 @@ def test_a_program_step_by_step_takes_one_input_twice() -> None:
     np.testing.assert_array_equal(again, x)
 
 
-def test_gradients_of_a_jitted_function_are_compiled_in_the_background_too() -> None:
+def test_gradients_of_a_jitted_function_are_compiled_too() -> None:
     set_patience(1e-9)
 
     def f(x: Any) -> Any:
