@@ -44,7 +44,7 @@ from fdbr.compiler.ir.program import (
 from fdbr.compiler.ir.python_numbers import exact
 from fdbr.compiler.ir.subarrays import placed
 from fdbr.compiler.passes.rules.views import view_of
-from fdbr.core.primitive import Primitive, dispatch
+from fdbr.core.primitive import dispatch
 from fdbr.ops.nn.losses.softmax_losses import take_at_labels
 
 __all__ = ["generate"]
@@ -106,10 +106,6 @@ class _Writer:
         if name not in self.scope:
             self.scope[name] = value
         return name
-
-    def own(self, primitive: Primitive, value: Callable[..., Any]) -> str:
-        """Return an expression for the function of a primitive: the CPU library's, or its value."""
-        return self.constant(VALUES.get(primitive, value), "f")
 
     def kernel(self, written: Written, threads: int) -> str:
         """Return the name of a kernel, which is compiled once all are known."""
@@ -177,7 +173,7 @@ def generate(program: Program, products: bool = False) -> Callable[..., tuple[An
             writer.defined.update(unit.outs)
         writer.lines += _deleted(writer, ends.get(position, ()))
     sources.update(written.source for written, _ in writer.kernels.values())
-    codes = addresses_of(sources)
+    codes = addresses_of(sorted(sources, key=len, reverse=True))  # the longest take longest
     for name, (written, threads) in writer.kernels.items():
         code = codes[written.source]
         writer.scope[name] = native(code, written.rows, threads, written.interruptible)
@@ -310,11 +306,10 @@ def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
         return
     a, b, *bias = map(writer.operand, step.operands)
     b += "" if step.primitive is op.MATMUL else ".T"
-    function = np.dot if len(out.kind.shape) == 2 else np.matmul
     if is_threaded(step):
-        own = writer.own(op.MATMUL, lambda xp, a, b, out: function(a, b, out=out))
+        own = writer.constant(VALUES[op.MATMUL], "f")
         writer.lines.append(f"{own}(np, {a}, {b}, {name})")
-    elif function is np.dot:
+    elif len(out.kind.shape) == 2:
         writer.lines.append(f"{a}.dot({b}, {name})")
     else:
         writer.lines.append(f"np.matmul({a}, {b}, out={name})")
@@ -370,7 +365,7 @@ def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -
         if is_variable(step.operands[0]) and step.operands[0] in own:
             value = _IN_PLACE.get(step.primitive, value)
         ours = step.primitive not in op.PRODUCTS or is_threaded(step)
-        function = writer.own(step.primitive, value) if ours else writer.constant(value, "f")
+        function = writer.constant(VALUES.get(step.primitive, value) if ours else value, "f")
         right = f"{function}({', '.join(['np', *operands, *params])})"
     else:
         primitive = writer.constant(step.primitive, "p")

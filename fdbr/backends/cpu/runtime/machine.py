@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fdbr.backends.cpu.runtime import scalars
-from fdbr.backends.cpu.runtime.workers import BusyError, compute, gate
+from fdbr.backends.cpu.runtime.workers import BusyError, compute, finish, gate
 
 try:
     import fcntl
@@ -68,6 +68,7 @@ _owners: weakref.WeakSet[Owner] = weakref.WeakSet()
 @atexit.register
 def _leave() -> None:
     """Detach all engines at exit, so that the operating system frees the code with the process."""
+    finish()
     for owner in list(_owners):
         owner.engine.detach()
 
@@ -125,7 +126,7 @@ def _llvm() -> Any:
 
 
 def _keep_over_forks(llvm: Any) -> None:
-    """Keep the process from forking while a thread is inside LLVM; see `Gate`."""
+    """Keep the process from forking while a thread is inside LLVM, as `Gate` says."""
     if not hasattr(os, "register_at_fork"):
         return
     lock = getattr(llvm.ffi.lib, "_lock", contextlib.nullcontext())  # acquired by its other calls
@@ -204,7 +205,7 @@ def code_of(
 
 @contextlib.contextmanager
 def _claimed(path: Path, pauses: bool) -> Iterator[None]:
-    """Lock a file while a block compiles a kernel, so that other processes do not compile it, too.
+    """Lock a file while a block compiles a kernel, so that no other process compiles it.
 
     Where files cannot be locked, several processes may compile one kernel.
     """
@@ -288,8 +289,8 @@ def _emitted(module: Any) -> bytes:
 def _unlocked(name: str) -> Any:
     """Return a function of LLVM without llvmlite's lock, which lets only one thread compile.
 
-    LLVM needs no lock here: each module has a context of its own, and each thread a machine.  88
-    kernels took 0.92 s on one thread, and on two threads 0.91 s with the lock, 0.52 s without it.
+    LLVM needs no lock here, because each module has its own context and each thread its own target
+    machine.  To compile 88 kernels took 0.91 s on two threads with the lock, and 0.52 s without it.
     """
     function = getattr(_llvm().ffi.lib, name)
     return getattr(function, "_cfn", function)

@@ -4,6 +4,7 @@ An error of a signal handler ends the wait immediately.  The threads then stop a
 kernel, and Python's exit waits for that.
 """
 
+import _thread
 import contextlib
 import os
 import sys
@@ -17,17 +18,18 @@ from weakref import WeakSet
 
 from fdbr.core.util.threads import available
 
-__all__ = ["BusyError", "compute", "gate"]
+__all__ = ["BusyError", "compute", "finish", "gate"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_PAUSE = 0.005  # seconds before the next look at what another process computes
-_MOST_PAUSES = 2000  # for one item; then it is computed here, as the other process may be suspended
+_PAUSE = 0.005  # seconds before an item that another process computes is tried again
+# Pauses after which this process computes the item, because the other process may be suspended.
+_MOST_PAUSES = 2000
 
 
 class BusyError(Exception):
-    """Another process or thread computes the same; its result will be in the cache."""
+    """Another process or thread computes the same result, and will write it to the cache."""
 
 
 class Gate:
@@ -64,9 +66,10 @@ gate = Gate()
 
 
 class _Batch(Generic[Item, Result]):
-    """Items that threads work on; each thread takes the next one until none is left.
+    """Items for threads, each of which takes the next item until none is left.
 
-    Results go through a `SimpleQueue`, because an interrupt leaves no lock of it acquired.
+    An interrupt of the waiting thread must leave no lock acquired, so results go through a
+    `SimpleQueue`, and threads are not objects of `threading`, which also change what is shared.
     """
 
     def __init__(self, work: Callable[[Item, bool], Result], items: Sequence[Item]) -> None:
@@ -84,6 +87,8 @@ class _Batch(Generic[Item, Result]):
                 return
             try:
                 with gate:
+                    if self.ended:  # perhaps Python ends, too
+                        return
                     result = self.work(item, self.pauses[item] < _MOST_PAUSES)
                 self.done.put((item, result, None))
             except BusyError:
@@ -100,7 +105,7 @@ class _Batch(Generic[Item, Result]):
         if not sys.is_finalizing():
             with contextlib.suppress(RuntimeError):
                 for _ in range(min(available(), len(items))):
-                    threading.Thread(target=self.serve, name="fdbr-compile").start()
+                    _thread.start_new_thread(self.serve, ())
                     started += 1
         if not started:
             self.serve()
@@ -131,6 +136,14 @@ def _continue_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_continue_in_child)
+
+
+def finish() -> None:
+    """Wait until threads have finished their current items, before Python ends."""
+    for batch in list(_batches):
+        batch.ended = True
+    gate.close()
+    gate.open()
 
 
 def compute(work: Callable[[Item, bool], Result], items: Sequence[Item]) -> dict[Item, Result]:

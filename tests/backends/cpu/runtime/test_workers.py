@@ -59,13 +59,6 @@ def is_clean(folder):
     return len(names) == len(list(folder.iterdir())) and all(map(machine.find, names))
 
 
-def end_of_workers():
-    for thread in threading.enumerate():
-        if thread.name == "fdbr-compile":
-            thread.join(ENDLESS)
-            assert not thread.is_alive()
-
-
 # --- results and errors ----------------------------------------------------------------
 
 
@@ -86,7 +79,7 @@ def test_the_first_error_is_raised_and_ends_the_work():
 
     with pytest.raises(ValueError, match="three"):
         compute(work, range(10_000))
-    end_of_workers()
+    workers.finish()
     assert len(begun) < 10_000
 
 
@@ -165,7 +158,7 @@ def held(monkeypatch):
     monkeypatch.setattr(compiling, "_compiled", slow)
     yield begun, go
     go.set()
-    end_of_workers()
+    workers.finish()
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals are POSIX's")
@@ -190,7 +183,7 @@ def test_an_interrupt_ends_the_wait_before_the_kernels_are_compiled(count, cache
         helper.join()
         signal.signal(signal.SIGUSR1, before)
     go.set()
-    end_of_workers()
+    workers.finish()
     assert is_clean(cache)
     assert len(list(cache.iterdir())) <= 2  # each thread has finished its kernel
     found = compiling.addresses_of(map(source, range(count)))
