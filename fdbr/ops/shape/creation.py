@@ -287,7 +287,9 @@ def asarray(
     >>> ops.asarray([1.0, 2.0])
     array([1., 2.])
     """
-    if dtype is device is copy is None and type(obj) in _arrays:
+    if dtype is device is copy is None and (
+        type(obj) in _arrays or (isinstance(obj, Tracer) and obj.shape)
+    ):
         return obj
     given = obj
     if _is_nest(obj) and holds_array(obj):
