@@ -12,7 +12,7 @@ import numpy as np
 
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.cumulative import CHAINS, accumulated
-from fdbr.backends.cpu.library.rows import reduces_by_kernel
+from fdbr.backends.cpu.library.rows import by_slices, reduces_by_kernel
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.reductions import cumulative
@@ -222,6 +222,10 @@ def _transposed(x: Any) -> Any:
 
 @implement(cumulative._prod.primitive, np)
 def _prod(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if type(x) is np.ndarray and x.nbytes < TUNING.kernel_bytes:
+        found = by_slices(np.multiply, x, axes)
+        if found is not None:
+            return found
     if x.size < TUNING.product_lanes:
         return np.multiply.reduce(x, axes) if type(x) is np.ndarray else x.prod(axis=axes)
     last = axes == tuple(range(x.ndim - len(axes), x.ndim))
