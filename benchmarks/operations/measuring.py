@@ -196,7 +196,7 @@ def _step_of_fdbr(
     from fdbr import ops
 
     ours = program.ours  # not the program, which `jit` would compare part by part at each call
-    # As results of fdbr are: arrays that a caller may write to are copied, which PyTorch never does.
+    # Locked, as results of fdbr are: what a caller may write to is copied, unlike in PyTorch.
     arguments = fdbr.device_get(arguments)
 
     def value(*operands: Any) -> tuple[Any, ...]:

@@ -38,8 +38,8 @@ def elementwise(
     lose digits in single precision.  ``floats=True`` converts integers and truth values to a
     floating dtype before the value is computed, because arithmetic in theirs wraps.
     ``heavy=True`` says that value and derivative take about ten times as long as a multiplication,
-    ``heavy="backward"`` that the derivative does.  With ``double`` both do.  Fields of `fdbr.core.primitive.Facts` may be
-    given beside the derivatives.
+    ``heavy="backward"`` that the derivative does.  With ``double`` both do.  Fields of
+    `fdbr.core.primitive.Facts` may be given beside the derivatives.
     """
     facts = facts_in(partials)
     heavy = heavy or double

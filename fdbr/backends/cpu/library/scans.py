@@ -88,7 +88,11 @@ def _accumulated(name: str, x: Any, axis: int, *factors: Any) -> Any:
     A kernel reads a few adjacent columns at a time, which misses the caches in large arrays.
     """
     columns = axis < x.ndim - 1
-    return None if columns and x.nbytes >= TUNING.kernel_bytes else accumulated(name, x, axis, *factors)
+    return (
+        None
+        if columns and x.nbytes >= TUNING.kernel_bytes
+        else accumulated(name, x, axis, *factors)
+    )
 
 
 # --- products and recurrences -------------------------------------------------------

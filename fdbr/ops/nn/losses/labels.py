@@ -66,9 +66,9 @@ def counted_labels(
     """
     if ignored is None:
         return checked_labels(name, labels, classes, None, hint), None
-    if type(labels) is np.ndarray and labels.size and not 0 <= ignored < classes:
-        if are_classes.host(labels, classes):  # one pass, and no label is ignored
-            return labels, None
+    is_plain = type(labels) is np.ndarray and labels.size and not 0 <= ignored < classes
+    if is_plain and are_classes.host(labels, classes):  # one pass, and no label is ignored
+        return labels, None
     counted = labels != ignored
     if type(counted) is np.ndarray and counted.size and counted.all():
         counted = None
