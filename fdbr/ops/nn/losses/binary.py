@@ -59,7 +59,7 @@ def _by_truth(x: Any) -> Any:
 
 
 @elementwise(x=_by_probability, y=_by_truth, heavy=True, compound=True, floats=True)
-def _binary_losses(xp: Any, x: Array, y: Array) -> Array:
+def _binary_losses(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     with np.errstate(divide="ignore"):
         of_true, of_false = xp.maximum(xp.log(x), _LEAST), xp.maximum(xp.log1p(-x), _LEAST)
     return -(y * of_true + (1 - y) * of_false)
