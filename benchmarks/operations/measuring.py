@@ -196,14 +196,15 @@ def _step_of_fdbr(
     from fdbr import ops
 
     ours = program.ours  # not the program, which `jit` would compare part by part at each call
+    # Locked, as results of fdbr are: what a caller may write to is copied, unlike in PyTorch.
+    arguments = fdbr.device_get(arguments)
 
     def value(*operands: Any) -> tuple[Any, ...]:
         return _parts(ours(ops, *operands))
 
     outs = value(*arguments)
     cotangents = tuple(_cotangents((out.shape, out.dtype) for out in outs)) if gradient else ()
-    for cotangent in cotangents:
-        cotangent.setflags(write=False)  # as those that other operations give
+    cotangents = fdbr.device_get(cotangents)
     moving = [i for i, x in enumerate(arguments) if x.dtype.kind in "fc"]
 
     def both(*operands: Any) -> Any:

@@ -431,3 +431,17 @@ def test_a_smooth_absolute_error_whose_square_never_ends_is_flat():
     value, slope = fdbr.value_and_grad(flat)(np.array([1.0, -3.0]))
     assert value == 0
     assert not slope.any()
+
+
+@pytest.mark.parametrize("size", [4, 20_000])
+def test_binary_cross_entropy_is_nan_where_the_probability_is_and_bounded_at_the_ends(size):
+    x, y = np.linspace(0, 1, size), np.linspace(1, 0.25, size)
+    x[1] = np.nan
+    losses, pullback = fdbr.vjp(lambda x: ops.binary_cross_entropy(x, y, reduction="none"), x)
+    with np.errstate(divide="ignore"):
+        logs = np.maximum(np.log(x), -100), np.maximum(np.log1p(-x), -100)
+    np.testing.assert_allclose(losses, -(y * logs[0] + (1 - y) * logs[1]), rtol=1e-13)
+    (slope,) = pullback(np.ones(size))
+    x, y, inner = x[2:-1], y[2:-1], slope[2:-1]
+    np.testing.assert_allclose(inner, (1 - y) / (1 - x) - y / x, rtol=1e-12)
+    np.testing.assert_allclose(slope[[0, -1]], [0.0, -0.25])

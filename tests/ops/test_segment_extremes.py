@@ -94,3 +94,26 @@ def test_lengths_in_the_place_of_the_weight_are_refused(function, lengths):
         function(x, lengths)
     assert function(x, normalized_shape=lengths).shape == x.shape
     assert function(x, [1.0] * x.shape[-1]).shape == x.shape
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("shape", [(70, 40), (40, 70), (4000,), (3000, 2), (12, 20, 12)])
+@pytest.mark.parametrize("rows", [True, False])  # whether whole rows go to one place
+def test_extremes_of_many_elements_are_the_extremes_by_index(reduce, include_self, shape, rows):
+    draw = np.random.default_rng(0)
+    count = 9
+    x, src = draw.standard_normal((count, *shape[1:])), draw.standard_normal(shape)
+    src.flat[7] = np.nan
+    index = draw.integers(-count, count, shape[:1] if rows else shape)
+    if rows:
+        index = np.broadcast_to(index.reshape(-1, *(1,) * (len(shape) - 1)), shape)
+    expected = x.copy()
+    key = (index, *np.indices(shape, sparse=True)[1:])
+    if not include_self:
+        expected[key] = -np.inf if reduce == "amax" else np.inf
+    (np.maximum if reduce == "amax" else np.minimum).at(expected, key, src)
+    for order in "CF":
+        given = np.asarray(src, order=order), np.asarray(x, order=order)
+        found = ops.scatter(given[1], 0, index, given[0], reduce=reduce, include_self=include_self)
+        np.testing.assert_array_equal(found, expected)

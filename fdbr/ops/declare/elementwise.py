@@ -38,10 +38,11 @@ def elementwise(
     lose digits in single precision.  ``floats=True`` converts integers and truth values to a
     floating dtype before the value is computed, because arithmetic in theirs wraps.
     ``heavy=True`` says that value and derivative take about ten times as long as a multiplication,
-    ``heavy="backward"`` that the derivative does.  Fields of `fdbr.core.primitive.Facts` may be
-    given beside the derivatives.
+    ``heavy="backward"`` that the derivative does.  With ``double`` both do.  Fields of
+    `fdbr.core.primitive.Facts` may be given beside the derivatives.
     """
     facts = facts_in(partials)
+    heavy = heavy or double
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
@@ -243,7 +244,7 @@ def _vjp_of_only_operand(partial: Function, heavy: bool | str, fixed: frozenset[
             references = sys.getrefcount(ct)
             return only_cotangent_product.host(ct, references, partial, saved, heavy, fixed)
         try:
-            ct = ct * partial(saved)
+            ct = _product(ct, partial, (saved,), heavy, fixed) if heavy else ct * partial(saved)
         except ZeroDivisionError:
             ct = ct * partial(_as_scalar(saved))
         return ct if like is None else fit(ct, like)

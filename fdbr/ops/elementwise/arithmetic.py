@@ -324,7 +324,7 @@ def remainder(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     return xp.remainder(x, y)
 
 
-@elementwise(x=1, y=lambda x, y: -trunc(x / y))
+@elementwise(x=1, y=lambda x, y: -trunc(x / y), heavy=True)
 def fmod(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     """The remainder of ``x / y`` with the sign of ``x``, as in C; see `remainder`.
 

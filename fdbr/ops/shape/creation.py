@@ -287,7 +287,9 @@ def asarray(
     >>> ops.asarray([1.0, 2.0])
     array([1., 2.])
     """
-    if dtype is device is copy is None and type(obj) in _arrays:
+    if dtype is device is copy is None and (
+        type(obj) in _arrays or (isinstance(obj, Tracer) and obj.shape)
+    ):
         return obj
     given = obj
     if _is_nest(obj) and holds_array(obj):
@@ -356,7 +358,10 @@ def _is_nest(value: Any) -> bool:
 
 def arrays(*values: Any) -> list[Any]:
     """Convert values to arrays of the module of those that are arrays already."""
-    if set(map(type, values)) == {np.ndarray}:  # the usual case
+    for value in values:
+        if type(value) not in _arrays and not (isinstance(value, Tracer) and value.shape):
+            break
+    else:  # the usual case
         return list(values)
     xp = array_modules.array_module(*values)
     return [asarray(v) if holds_array(v) or is_host(xp) else xp.asarray(v) for v in values]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.rows import by_rows, by_stages, reduces_by_kernel
+from fdbr.backends.cpu.library.rows import by_rows, by_slices, by_stages, reduces_by_kernel
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import Primitive, implement
 from fdbr.ops.declare.unbroadcast import accumulate
@@ -21,13 +21,16 @@ _add: Any = np.add.reduce
 # --- extrema --------------------------------------------------------------------------
 
 
-def _extreme(primitive: Primitive, of_small: Any, function: Callable[..., Any]) -> None:
+def _extreme(primitive: Primitive, ufunc: np.ufunc, function: Callable[..., Any]) -> None:
+    of_small: Any = ufunc.reduce
+
     @implement(primitive, np)
     def value(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
         if type(x) is not np.ndarray:
             return primitive.value(xp, x, axes=axes)
         if x.nbytes < TUNING.kernel_bytes:
-            return of_small(x, axes)
+            found = by_slices(ufunc, x, axes)
+            return of_small(x, axes) if found is None else found
         return by_stages(function, axes, x).reshape(reduce._rest(x.shape, axes))[()]
 
 
@@ -39,8 +42,8 @@ def _smallest(axes: tuple[int, ...], x: Any) -> Any:
     return x.min(axis=axes, keepdims=True)
 
 
-_extreme(reduce._max.primitive, np.maximum.reduce, _largest)
-_extreme(reduce._min.primitive, np.minimum.reduce, _smallest)
+_extreme(reduce._max.primitive, np.maximum, _largest)
+_extreme(reduce._min.primitive, np.minimum, _smallest)
 
 
 # --- squared differences --------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.cumulative import CHAINS, accumulated
-from fdbr.backends.cpu.library.rows import reduces_by_kernel
+from fdbr.backends.cpu.library.rows import by_slices, reduces_by_kernel
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.reductions import cumulative
@@ -82,13 +82,17 @@ def _sizes_around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def _accumulated(name: str, x: Any, axis: int) -> Any:
+def _accumulated(name: str, x: Any, axis: int, *factors: Any) -> Any:
     """Compute cumulative sums or products by a kernel; `None` where NumPy's rows are faster.
 
     A kernel reads a few adjacent columns at a time, which misses the caches in large arrays.
     """
     columns = axis < x.ndim - 1
-    return None if columns and x.nbytes >= TUNING.kernel_bytes else accumulated(name, x, axis)
+    return (
+        None
+        if columns and x.nbytes >= TUNING.kernel_bytes
+        else accumulated(name, x, axis, *factors)
+    )
 
 
 # --- products and recurrences -------------------------------------------------------
@@ -148,7 +152,13 @@ def _products_of_rows(x: Any) -> Any:
 def _recurrence(xp: Any, b: Any, a: Any, *, axis: int, reverse: bool) -> Any:
     if reverse:
         a, b = np.flip(a, axis), np.flip(b, axis)
-    out = _columns(_recurrence_of_rows(_rows(a, axis), _rows(b, axis)), b.shape, axis)
+    out = None
+    if b.size >= TUNING.scan_kernel and a.dtype == b.dtype and a.shape == b.shape:
+        factors = np.array(a, order="C")
+        factors[(slice(None),) * axis + (0,)] = 1  # the first is not used, and may be infinite
+        out = _accumulated("recurrence", b, axis, factors)
+    if out is None:
+        out = _columns(_recurrence_of_rows(_rows(a, axis), _rows(b, axis)), b.shape, axis)
     return np.flip(out, axis) if reverse else out
 
 
@@ -216,6 +226,10 @@ def _transposed(x: Any) -> Any:
 
 @implement(cumulative._prod.primitive, np)
 def _prod(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if type(x) is np.ndarray and x.nbytes < TUNING.kernel_bytes:
+        found = by_slices(np.multiply, x, axes)
+        if found is not None:
+            return found
     if x.size < TUNING.product_lanes:
         return np.multiply.reduce(x, axes) if type(x) is np.ndarray else x.prod(axis=axes)
     last = axes == tuple(range(x.ndim - len(axes), x.ndim))

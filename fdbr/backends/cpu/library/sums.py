@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
+from fdbr.backends.cpu.library.rows import by_slices
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.declare.unbroadcast import accumulate
@@ -31,7 +32,8 @@ def _accumulate(value: Any, axes: Any, keepdims: bool = False) -> Any:
         return accumulate.definition(value, axes, keepdims)
     if value.size >= TUNING.blas_sum and (found := total(value, axes)) is not None:
         return np.expand_dims(found, _axes_of(axes, value.ndim)) if keepdims else found
-    return _add_up(value, axes, None, None, keepdims)
+    found = by_slices(np.add, value, axes, keepdims)
+    return _add_up(value, axes, None, None, keepdims) if found is None else found
 
 
 def _axes_of(axes: Any, ndim: int) -> tuple[int, ...]:

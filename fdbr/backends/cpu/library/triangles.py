@@ -53,9 +53,10 @@ def triangle_of(xp: Any, x: Any, *, k: int, upper: bool) -> Any:
     found = triangle(x, k, upper)
     if found is not None:
         return found
-    if x.shape[-1] * x.shape[-2] >= TUNING.strip_elements:
+    rows, columns = x.shape[-2:]
+    if rows * columns >= TUNING.strip_elements:
         return _triangle_by_strips(x, k, upper)
-    return (np.triu if upper else np.tril)(x, k)
+    return np.where(_kept(rows, columns, k, upper), x, np.zeros(1, x.dtype))
 
 
 def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
@@ -91,8 +92,7 @@ def triangle(x: Any, k: int, upper: bool) -> Any:
     rows, columns = x.shape[-2:]
     size = x.itemsize
     if columns * size < TUNING.copy_row:
-        kept = _kept(rows, columns, min(max(k, -rows), columns), upper)
-        return elementwise("triangle", _chosen, (kept, x))
+        return elementwise("triangle", _chosen, (_kept(rows, columns, k, upper), x))
     if not _follows(x):
         x = np.ascontiguousarray(x)
     out = np.empty(x.shape, x.dtype)
@@ -119,7 +119,8 @@ def _follows(x: Any) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _kept(rows: int, columns: int, k: int, upper: bool) -> Any:
-    """Return the mask of a small triangle."""
+    """Return the mask of a small triangle, which takes NumPy longer than to apply it."""
+    k = min(max(k, -rows), columns)
     return ~np.tri(rows, columns, k - 1, bool) if upper else np.tri(rows, columns, k, bool)
 
 

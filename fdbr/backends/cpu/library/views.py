@@ -9,12 +9,25 @@ from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.shape.manipulation import _broadcast_to, _diagonal, _permute, _reshape
 
+_FEW = 8  # repeats
 _PLAIN = "?bBhHiIlLqQefdFD"  # dtypes of the buffer protocol, which `np.ndarray` can view
 
 
 @implement(_reshape.primitive, np)
 def _reshaped(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
+    if x.ndim > 1 and not x.strides[-1] and x.strides[-2] and 1 < x.shape[-1] < _FEW:
+        return _repeated(x, to)
     return x.reshape(to)
+
+
+def _repeated(x: Any, to: tuple[int, ...]) -> Any:
+    """Reshape an array whose last axis repeats elements, where NumPy's loop would be short."""
+    if to[-1:] == x.shape[-1:] or x.size < TUNING.flat_indices:
+        return x.reshape(to)
+    out = np.empty(x.shape, x.dtype)
+    for i in range(x.shape[-1]):
+        out[..., i] = x[..., 0]
+    return out.reshape(to)
 
 
 @implement(_permute.primitive, np)

@@ -1,10 +1,14 @@
 """Losses of binary predictions, element by element."""
 
+import math
 from typing import Any
+
+import numpy as np
 
 from fdbr.core.array_modules import where_it_lies
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
+from fdbr.ops.declare import elementwise
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import maximum
@@ -40,6 +44,25 @@ __all__ = [
 ]
 
 _LEAST = -100.0  # the least log probability, as in PyTorch
+
+
+def _by_probability(x: Any, y: Any) -> Any:
+    some, not_all = x > math.exp(_LEAST), x < 1
+    of_true = where(some, y / where(some, x, 1), 0)
+    return where(not_all, (1 - y) / where(not_all, 1 - x, 1), 0) - of_true
+
+
+def _by_truth(x: Any) -> Any:
+    some, not_all = x > 0, x < 1
+    of_true = where(some, maximum(log(where(some, x, 1)), _LEAST), _LEAST)
+    return where(not_all, maximum(log1p(-where(not_all, x, 0)), _LEAST), _LEAST) - of_true
+
+
+@elementwise(x=_by_probability, y=_by_truth, heavy=True, compound=True, floats=True)
+def _binary_losses(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
+    with np.errstate(divide="ignore"):
+        of_true, of_false = xp.maximum(xp.log(x), _LEAST), xp.maximum(xp.log1p(-x), _LEAST)
+    return -(y * of_true + (1 - y) * of_false)
 
 
 def _weight_of(name: str, argument: str, weight: Any, x: Any) -> Any:
@@ -96,10 +119,7 @@ def binary_cross_entropy(
             f"fdbr.ops.{name}: x must hold probabilities in [0, 1], got {describe(x)}"
             f"{extremes(x)}; for logits use binary_cross_entropy_with_logits"
         )
-    some, not_all = x > 0, x < 1
-    of_true = where(some, maximum(log(where(some, x, 1)), _LEAST), _LEAST)
-    of_false = where(not_all, maximum(log1p(-where(not_all, x, 0)), _LEAST), _LEAST)
-    losses = -(y * of_true + (1 - y) * of_false)
+    losses = _binary_losses(x, y)
     if weight is not None:
         losses = losses * _weight_of(name, "weight", weight, losses)
     return reduce_losses(losses, reduction)

@@ -10,7 +10,7 @@ from fdbr.core.tracer import holds
 from fdbr.errors.checks import describe
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.positions import checked_index
-from fdbr.ops.indexing.reading import along_axis
+from fdbr.ops.indexing.reading import along_axis, pick
 from fdbr.ops.nn.losses.checks import values_of
 from fdbr.ops.shape.manipulation import expand_dims, squeeze
 
@@ -40,6 +40,8 @@ def label_key(xp: Any, labels: Any) -> tuple[Any, ...]:
 @Routine
 def select_labels(x: Any, labels: Any) -> Any:
     """Select the element of each label along the last axis."""
+    if type(labels) is np.ndarray:
+        return pick(x, label_key(np, labels))
     return squeeze(along_axis(x, expand_dims(labels, axis=-1), x.ndim - 1), axis=-1)
 
 
@@ -55,12 +57,22 @@ def check_labels(name: str, labels: Any, scores: Any, what: str = "logits") -> N
         )
 
 
-def counted_labels(labels: Any, ignored: int | None) -> Any:
-    """Mark the labels that count; return `None` if all do, unless finding out waits for a GPU."""
+def counted_labels(
+    name: str, labels: Any, classes: int, ignored: int | None, hint: str | None = None
+) -> tuple[Any, Any]:
+    """Return `checked_labels`, and which of them count.
+
+    The latter is `None` if all count, unless finding out waits for a GPU.
+    """
     if ignored is None:
-        return None
+        return checked_labels(name, labels, classes, None, hint), None
+    is_plain = type(labels) is np.ndarray and labels.size and not 0 <= ignored < classes
+    if is_plain and are_classes.host(labels, classes):  # one pass, and no label is ignored
+        return labels, None
     counted = labels != ignored
-    return None if type(counted) is np.ndarray and counted.size and counted.all() else counted
+    if type(counted) is np.ndarray and counted.size and counted.all():
+        counted = None
+    return checked_labels(name, labels, classes, counted, hint), counted
 
 
 def checked_labels(

@@ -202,12 +202,13 @@ def affine_cotangents(
     if len(inner) == len(axes) and (by_pass or weight.size == scale.size):  # as in batch norm
         by_x, *sums = along_axes(y, _affine_parts, axes, ct, weight / scale)
         return lambda: by_x, *sums
-    if varying.issubset(axes):  # as in layer norm
+    large = by_pass and any(y.shape[axis] > 1 for axis in inner)
+    if varying.issubset(axes) and not large:  # as in layer norm
         others = tuple([axis for axis in range(y.ndim) if axis not in varying])
         sums = along_axes(ct, _sums, others, y)
         weight = reshape(weight, (1,) * (y.ndim - weight.ndim) + tuple(weight.shape))
         return lambda: along_axes(y, _unscaled, axes, ct, scale, weight), *sums
-    if inner and by_pass:  # as in group norm
+    if large:  # as in group norm
         sums = along_axes(ct, _sums, inner, y)
         return lambda: _by_sums(y, ct, weight, scale, sums, axes, inner), *sums
     return None

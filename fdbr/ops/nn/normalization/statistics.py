@@ -112,7 +112,12 @@ def rms_norm(
     if eps is None:
         eps = float(finfo(x.dtype).eps)
     out, _ = rescale(x, axes=axes, eps=float(eps))
-    return _scale_and_shift("rms_norm", out, weight, None, tuple(sorted(axes)))
+    if weight is None:
+        return out
+    places = tuple(sorted(axes))
+    return out * _broadcastable(
+        _checked_shape("rms_norm", "weight", weight, x, places), x.ndim, places
+    )
 
 
 @public("fdbr.ops")
@@ -309,12 +314,12 @@ def _by_groups(function: str, x: Any, groups: Any, weight: Any, bias: Any, eps: 
         )
     channels = (groups, x.shape[1] // groups)
     parts = reshape(x, (x.shape[0], *channels, *x.shape[2:]))
+    to = (*channels, *(1,) * (x.ndim - 2))
     if weight is not None:
-        weight = reshape(_checked_shape(function, "weight", weight, x, (1,)), channels)
+        weight = reshape(_checked_shape(function, "weight", weight, x, (1,)), to)
     if bias is not None:
-        bias = reshape(_checked_shape(function, "bias", bias, x, (1,)), channels)
-    axes = tuple(range(2, parts.ndim))
-    out = _standardize(function, parts, weight, bias, (1, 2), axes, eps)[0]
+        bias = reshape(_checked_shape(function, "bias", bias, x, (1,)), to)
+    out = _standardized(parts, weight, bias, tuple(range(2, parts.ndim)), eps)[0]
     return reshape(out, x.shape)
 
 
@@ -352,22 +357,23 @@ def _standardize(
     eps: float,
 ) -> tuple[Any, Any, Any]:
     """Normalize along ``axes``, scale and shift; return the result, the mean and the variance."""
-    if weight is None or bias is None:
-        out, mean, variance = standardize(x, axes=axes, eps=float(eps))
-        return _scale_and_shift(function, out, weight, bias, places), mean, variance
-    weight = _broadcastable(_checked_shape(function, "weight", weight, x, places), x.ndim, places)
-    bias = _broadcastable(_checked_shape(function, "bias", bias, x, places), x.ndim, places)
-    out, _, mean, variance = standardize_affine(x, weight, bias, axes=axes, eps=float(eps))
-    return out, mean, variance
+    weight, bias = (
+        None
+        if value is None
+        else _broadcastable(_checked_shape(function, name, value, x, places), x.ndim, places)
+        for name, value in (("weight", weight), ("bias", bias))
+    )
+    return _standardized(x, weight, bias, axes, eps)
 
 
-def _scale_and_shift(function: str, out: Any, weight: Any, bias: Any, axes: tuple[int, ...]) -> Any:
+def _standardized(
+    x: Any, weight: Any, bias: Any, axes: tuple[int, ...], eps: float
+) -> tuple[Any, Any, Any]:
+    """Do the same with a weight and a bias that broadcast with ``x``."""
+    if weight is not None and bias is not None:
+        out, _, mean, variance = standardize_affine(x, weight, bias, axes=axes, eps=float(eps))
+        return out, mean, variance
+    out, mean, variance = standardize(x, axes=axes, eps=float(eps))
     if weight is not None:
-        out = out * _broadcastable(
-            _checked_shape(function, "weight", weight, out, axes), out.ndim, axes
-        )
-    if bias is not None:
-        out = out + _broadcastable(
-            _checked_shape(function, "bias", bias, out, axes), out.ndim, axes
-        )
-    return out
+        out = out * weight
+    return out if bias is None else out + bias, mean, variance

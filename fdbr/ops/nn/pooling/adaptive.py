@@ -132,11 +132,15 @@ def adaptive_max_pool(
     is_valid = all(n % m == 0 for n, m in zip(size, sizes, strict=True))
     if is_valid and math.prod(lengths) <= _FEW:
         return max_pool(x, lengths, return_indices=return_indices)
+    shape = (*lead, *sizes)
+    if set(sizes) == {1} and not return_indices:  # one window, whose elements need no gathering
+        flat = reshape(x, (*lead, math.prod(size)))
+        largest = argmax(flat, axis=-1, keepdims=True)
+        return reshape(reading.along_axis(flat, largest, len(lead)), shape)
     indices_of_windows = [_window_indices(_bins(n, m)) for n, m in zip(size, sizes, strict=True)]
     out, argmax_index = _max_of_windows(
         reshape(x, (*lead, math.prod(size))), _flat_indices(indices_of_windows, size)
     )
-    shape = (*lead, *sizes)
     return (
         (reshape(out, shape), reshape(argmax_index, shape))
         if return_indices

@@ -15,7 +15,7 @@ SPECIAL = (
     *("erf", "erfc", "erfcx", "erfinv", "ndtr", "ndtri", "log_ndtr", "logit", "gammaln"),
     *("digamma", "i0", "i0e", "i1", "i1e", "j0", "j1", "k0", "k0e", "k1", "k1e", "y0", "y1"),
 )
-SINGLE = (*SPECIAL, "remainder", "floor_divide", "power")
+SINGLE = (*SPECIAL, "remainder", "fmod", "floor_divide", "power")
 UNARY = {
     **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log1p", "tanh")},
     **{name: getattr(np, name) for name in ("sqrt", "floor", "ceil", "trunc", "round", "sign")},
@@ -34,7 +34,9 @@ BINARY = {
     **{name: getattr(scipy.special, name) for name in ("xlogy", "xlog1py")},
     "arctan2": np.arctan2,
 }
-TO_THE_LAST_BIT = {name: getattr(np, name) for name in ("nextafter", "remainder", "floor_divide")}
+TO_THE_LAST_BIT = {
+    name: getattr(np, name) for name in ("nextafter", "remainder", "fmod", "floor_divide")
+}
 OF_ORDERS = {
     **dict.fromkeys(("iv", "ive", "jv", "kv", "kve", "yv"), (0.0, 1.0, 2.0)),
     "zeta": (2.0, 3.0, 4.0, 8.0),

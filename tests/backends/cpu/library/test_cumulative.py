@@ -3,10 +3,11 @@
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from fdbr import ops
 from fdbr.backends.cpu.library import cumulative, scans
+from fdbr.ops.reductions import cumulative as fdbr_cumulative
 
 DTYPES = st.sampled_from(["float32", "float64", ">f4", "f2"])
 
@@ -35,3 +36,25 @@ def test_many_chains_have_them(monkeypatch, shape, axis):
     np.testing.assert_array_equal(ops.cumulative_prod(x, axis=axis), desired)
     monkeypatch.setattr(scans, "_columns", lambda *_: pytest.fail("by NumPy"))
     np.testing.assert_array_equal(ops.cumulative_prod(x, axis=axis), desired)
+
+
+@given(st.sampled_from([((9_000,), 0), ((2, 5_000), 1), ((100, 100), 0), ((3, 40, 90), 1)]), DTYPES)
+@settings(max_examples=12)
+def test_recurrences_of_many_elements_are_their_steps(case, dtype):
+    shape, axis = case
+    draw = np.random.default_rng(0)
+    a, b = draw.uniform(0, 1, shape), draw.uniform(0, 1, shape)  # no sum cancels
+    a, b = np.moveaxis(a.astype(dtype), axis, 0), np.moveaxis(b.astype(dtype), axis, 0)
+    a[0], b[0, ...].flat[0], b[7, ...].flat[-1] = np.inf, -0.0, np.nan
+    for reverse in (False, True):
+        steps = slice(None, None, -1 if reverse else 1)
+        expected = b[steps].copy()
+        with np.errstate(all="ignore"):
+            for i in range(1, len(b)):
+                expected[i] += a[steps][i] * expected[i - 1]
+            operands = [np.moveaxis(v, 0, axis) for v in (b, a)]
+            primitive = fdbr_cumulative._recurrence.primitive
+            found = primitive.host(np, *operands, axis=axis, reverse=reverse)
+        assert found.dtype.newbyteorder("=") == b.dtype.newbyteorder("=")
+        rtol = 0.05 if dtype == "f2" else 1e-4
+        np.testing.assert_allclose(np.moveaxis(found, axis, 0)[steps], expected, rtol=rtol)

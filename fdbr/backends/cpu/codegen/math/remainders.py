@@ -10,7 +10,7 @@ from fdbr.backends.cpu.codegen.math.formulas import bits_of, both, from_bits, in
 from fdbr.core.expr import FLOATS, InexpressibleError, Node
 
 __all__ = [
-    *("copysign", "floor_divide", "nextafter", "remainder"),
+    *("copysign", "floor_divide", "fmod", "nextafter", "remainder"),
 ]
 
 
@@ -74,6 +74,12 @@ def remainder(x: Any, y: Any) -> Node:
 def _of_dividends_sign(x: Node, y: Node) -> Node:
     rest = _left(x, y)
     return where(_other_sign(rest, x), rest + copysign(absolute(y), x), rest)
+
+
+def fmod(x: Any, y: Any) -> Node:
+    x, y = both(x, y)
+    rest = _of_dividends_sign(x, y)
+    return where(rest == 0, copysign(rest, x), rest)
 
 
 def floor_divide(x: Any, y: Any) -> Node:

@@ -1,5 +1,6 @@
 """Keys that index one axis by an array, which kernels read and write in large arrays."""
 
+import itertools
 import math
 from typing import Any
 
@@ -25,11 +26,20 @@ __all__ = [
 
 def is_small(shape: tuple[int, ...], key: Any, itemsize: int) -> bool:
     """Whether a key selects so few elements that NumPy's indexing is fastest."""
+    parts = key if type(key) is tuple else (key,)
+    if len(parts) == len(shape) and all(map(_is_index, parts)):
+        lengths = itertools.zip_longest(*(part.shape[::-1] for part in parts), fillvalue=1)
+        return math.prod(map(max, lengths)) < TUNING.flat_indices
     size = math.prod(shape) * itemsize
-    for part in key if type(key) is tuple else (key,):
+    for part in parts:
         if type(part) is np.ndarray:
             size *= part.size
     return not size or size < TUNING.kernel_bytes
+
+
+def _is_index(part: Any) -> bool:
+    """Whether a part of a key is an index array, whose memory order NumPy gives the result."""
+    return type(part) is np.ndarray and part.dtype.kind in "iu" and part.flags.c_contiguous
 
 
 def only_axis(key: Any, ndim: int) -> int | None:

@@ -119,8 +119,13 @@ def add_at(xp: Any, out: Any, key: Any, values: Array) -> None:
         if not write_by_kernel(row, indices, values.reshape(-1), add=True):
             np.add.at(row, indices, values.reshape(-1))
         return
+    _combine_at(np.add, row, flat, values)
+
+
+def _combine_at(ufunc: np.ufunc, row: Any, flat: "FlatIndex", values: Any) -> None:
+    """Apply ``ufunc.at`` to one axis, for which NumPy has a loop ten times as fast."""
     for piece in flat.pieces():
-        np.add.at(row, flat.indices(piece).reshape(-1), values[piece].reshape(-1))
+        ufunc.at(row, flat.indices(piece).reshape(-1), values[piece].reshape(-1))
 
 
 def _sum_rows_by_matrix(shape: tuple[int, ...], axis: int, index: Any, values: Any) -> Any:
@@ -257,9 +262,38 @@ def _increased(xp: Any, x: Any, values: Any, *indices: Any, key: Any) -> Any:
 def _scattered_extreme(
     xp: Any, x: Any, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
 ) -> Any:
-    key, out = element_key(index, axis), np.array(x)
-    if not include_self:
-        out[key] = identity_of_extreme(x.dtype, np, largest)
+    key, out = element_key(index, axis), np.array(x, order="C")
+    ufunc = np.maximum if largest else np.minimum
     with np.errstate(invalid="ignore"):  # NumPy warns of NaN
-        (np.maximum if largest else np.minimum).at(out, key, src)
+        if axis == 0 and (ids := _ids_of_rows(index, out.shape)) is not None:
+            _combine_rows(ufunc, out, ids, src, include_self)
+            return out
+        if not include_self:
+            put_at(np, out, key, identity_of_extreme(x.dtype, np, largest))
+        if (flat := flat_index_of(out.shape, key)) is not None:
+            _combine_at(ufunc, out.reshape(-1), flat, src)
+        else:
+            ufunc.at(out, key, src)
     return out
+
+
+def _ids_of_rows(index: Any, shape: tuple[int, ...]) -> Any:
+    """Return the ids, if an index sends many whole rows to each row, as in segments."""
+    if (
+        index.ndim != 2
+        or index.strides[1]
+        or index.shape[1] != shape[1]
+        or index.size < TUNING.flat_indices
+        or len(index) < 4 * shape[0]  # with fewer, to sort the rows takes longer
+    ):
+        return None
+    return _nonnegative(index[:, 0], shape[0])
+
+
+def _combine_rows(ufunc: np.ufunc, out: Any, ids: Any, rows: Any, include_self: bool) -> None:
+    order = ids.argsort(kind="stable")
+    ids = ids[order]
+    starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+    found = ufunc.reduceat(rows.take(order, axis=0), starts, axis=0)
+    where = ids[starts]
+    out[where] = ufunc(out[where], found) if include_self else found

@@ -41,7 +41,7 @@ def winners(x: Any, windows: Windows, counts: tuple[int, ...]) -> Any:
 
 
 def _run(kind: str, windows: Windows, counts: tuple[int, ...], x: Any, dtype: Any) -> Any:
-    if type(x) is not np.ndarray or x.nbytes < TUNING.kernel_bytes:
+    if type(x) is not np.ndarray or x.nbytes * TUNING.heavy_passes < TUNING.kernel_bytes:
         return None
     plan = planned(
         (kind, windows, counts, key_of([x])),
@@ -94,8 +94,8 @@ def _moved(
     x: Any, numbers: Any, windows: Windows, size: tuple[int, ...], kind: str, write: Any
 ) -> Any:
     arrays = [x, numbers]
-    planes = math.prod(x.shape[: x.ndim - len(size)])
-    if type(x) is not np.ndarray or planes * math.prod(size) * x.itemsize < TUNING.kernel_bytes:
+    bytes = math.prod(x.shape[: x.ndim - len(size)]) * math.prod(size) * x.itemsize
+    if type(x) is not np.ndarray or bytes * TUNING.heavy_passes < TUNING.kernel_bytes:
         return None
 
     def make() -> Plan:
