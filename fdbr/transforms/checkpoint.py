@@ -21,7 +21,8 @@ from fdbr.core.tape import (
     new_node,
 )
 from fdbr.core.tracer import Trace, Tracer, replaying, running
-from fdbr.errors.checks import describe, made_of, name_of
+from fdbr.core.util.pickling import made_of
+from fdbr.errors.checks import describe, name_of
 from fdbr.errors.public import public
 from fdbr.ops.declare.memory_saving import saving_memory
 from fdbr.transforms import harvest

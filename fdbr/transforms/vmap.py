@@ -12,7 +12,8 @@ from fdbr.core.effects import refusing_effects
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
-from fdbr.errors.checks import describe, index, integer, is_interrupt, made_of, name_of
+from fdbr.core.util.pickling import made_of
+from fdbr.errors.checks import describe, index, integer, is_interrupt, name_of
 from fdbr.errors.public import public
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms import harvest

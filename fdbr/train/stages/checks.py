@@ -5,8 +5,8 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.core.array_modules import array_module, is_array
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, closing
@@ -20,7 +20,7 @@ def _whole(state: Any) -> Any:
     return state
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def check_finite(
     of: Callable[[Any], Any] | None = _whole,
     every: Condition = each_iteration,
