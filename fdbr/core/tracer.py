@@ -104,9 +104,11 @@ class Trace:
     awaited
         The entries of a tape that backward visits even if no cotangent reaches them; `None` if
         there are none.
+    refused
+        The last error of a traced value in a conversion to a plain value; unset before the first.
     """
 
-    __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running")
+    __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "refused", "running")
 
     records = False
     is_staged = False
@@ -212,9 +214,15 @@ def run(trace: Trace, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         for finish in trace.finishing:
             finish()
         return out
-    except (TypeError, ValueError, AttributeError) as error:
-        advise(error)
-        raise
+    except Exception as error:
+        refused = getattr(trace, "refused", None)
+        meant = advise(error, refused and refused.error)
+        try:
+            if meant is not error and not trace.records:  # `jit` runs the function untraced
+                raise meant.with_traceback(error.__traceback__) from error
+            raise
+        finally:
+            del meant  # its traceback has this frame
     finally:
         trace.running = False
         if token is not None:

@@ -7,6 +7,7 @@ below.
 
 import itertools
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -64,7 +65,7 @@ def refusing(
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         error = kind(message.format(*map(_name, args)))
-        raise error if writes else refusal(error)
+        raise error if writes else _refusal_of(args[0], error)
 
     return refuse
 
@@ -75,7 +76,61 @@ def explain(value: Any) -> None:
         try:
             conversion(value)
         except Exception as error:
-            raise refusal(error)  # noqa: B904
+            raise _refusal_of(value, error)  # noqa: B904
+
+
+class _Refused:
+    """The last error in a run instead of a conversion to a plain value.
+
+    C code that calls Python may discard the error.  It raises another error, which `advise`
+    replaces, or continues with a wrong number, as callbacks of ctypes do.  Python hands errors that
+    callbacks discard to `sys.unraisablehook`.
+    """
+
+    __slots__ = ("error", "is_discarded")
+
+    def __init__(self) -> None:
+        self.is_discarded = False
+
+    def keep(self, error: Exception) -> None:
+        # A copy, because a traceback keeps the arrays of the run alive.
+        self.error = refusal(type(error)(*error.args))
+
+    def check(self) -> None:
+        """Raise the error if a callback has discarded it."""
+        if self.is_discarded:
+            raise refusal(type(self.error)(f"{self.error} {_DISCARDED}"))
+
+
+_DISCARDED = (
+    "A function of C called Python and discarded this error. Give the function a derivative with "
+    "fdbr.custom_vjp or fdbr.custom_jvp."
+)
+_other_hook: Any = None  # for errors of others that C code discards
+
+
+def _refusal_of(value: Any, error: Exception) -> Exception:
+    """Mark the error of a traced value, and keep it until the run of the value's trace ends."""
+    global _other_hook
+    if isinstance(value, Tracer):
+        trace = value._trace
+        if not hasattr(trace, "refused"):
+            trace.refused = _Refused()
+            trace.finishing = [*trace.finishing, trace.refused.check]
+        trace.refused.keep(error)
+        vars(error)["refused"] = trace.refused
+        if _other_hook is None:
+            _other_hook, sys.unraisablehook = sys.unraisablehook, _note_discarded
+    return refusal(error)
+
+
+def _note_discarded(unraisable: Any) -> None:
+    refused = getattr(unraisable.exc_value, "refused", None)
+    if refused is None:
+        _other_hook(unraisable)
+    else:
+        refused.keep(unraisable.exc_value)
+        refused.is_discarded = True
 
 
 def _name(value: Any) -> Any:
@@ -202,7 +257,7 @@ def number(self: Any, kind: type, refuse: Callable[..., NoReturn]) -> Any:
 install("__complex__", lambda self: number(self, complex, _refuse_complex))
 ARRAYS_OF_TRACED = (
     "Write ops.asarray([x, y]) for np.array([x, y]), ops.full(shape, x) for np.full(shape, x), and "
-    "fdbr.vmap(f)(x) for np.vectorize(f)(x)"
+    "fdbr.vmap(f)(x) for np.vectorize(f)(x) and np.apply_along_axis(f, axis, x)"
 )
 _refuse_array = refusing(
     f"conversion of {{}} to a NumPy array. {ARRAYS_OF_TRACED}. NumPy calls no other library there, "

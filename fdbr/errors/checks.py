@@ -5,13 +5,12 @@ import inspect
 import itertools
 import operator
 import sys
-from collections.abc import Callable, Iterator
-from types import FrameType, FunctionType, MethodType, ModuleType
+from collections.abc import Iterator
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from fdbr.errors.tracebacks import hide_frames
 from fdbr.pytrees.short_repr import brief
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "integer",
     "integers",
     "is_interrupt",
-    "made_of",
     "is_refusal",
     "name_of",
     "named_as",
@@ -64,54 +62,6 @@ def named_as(f: Any) -> Any:
             if isinstance(getattr(f, name, None), _ATTRIBUTES.get(name, object))
         ]
     return functools.wraps(f, assigned=wanted, updated=())
-
-
-class Transformed:
-    """A function that a transformation has made of another one, and looks like it.
-
-    Pickling stores the transformation, the function and the settings, so the function must be
-    importable by its name.
-    """
-
-    __wrapped__: Any
-
-    def __init__(
-        self, f: Any, call: Callable[..., Any], make: Any, args: Any, kwargs: dict[str, Any]
-    ) -> None:
-        if type(f) is FunctionType:  # `named_as` takes longer
-            vars(self)["__wrapped__"] = f
-            vars(self).update((name, getattr(f, name)) for name in functools.WRAPPER_ASSIGNMENTS)
-        else:
-            named_as(f)(self)
-        self._call = call
-        self._made_by = make, args, kwargs
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return self._call(*args, **kwargs)
-        except recoverable() as error:
-            hide_frames(error)
-            raise
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
-
-    def __reduce__(self) -> Any:
-        make, args, kwargs = self._made_by
-        made = functools.partial(make, self.__wrapped__, *args, **kwargs)
-        return functools.partial.__call__, (made,)
-
-    def __repr__(self) -> str:
-        return f"<function {name_of(self)}>"
-
-
-def made_of(f: Any, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Decorate the function that ``make(f, *args, **kwargs)`` returns."""
-
-    def decorate(call: Callable[..., Any]) -> Transformed:
-        return Transformed(f, call, make, args, kwargs)
-
-    return decorate
 
 
 def describe(value: Any) -> str:

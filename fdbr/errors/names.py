@@ -1,7 +1,8 @@
 """Errors for names of other libraries, which say the name of the counterpart in fdbr.
 
 The tables in ``counterparts/`` have a row for each public name of JAX, Optax, Equinox, Flax,
-PyTorch, Chainer and ChainerCV.  They are read when the first name is missing.
+PyTorch, Chainer and ChainerCV, and for the names of NumPy's and Python's random numbers.  They are
+read when the first name is missing.
 """
 
 import functools
@@ -14,7 +15,7 @@ from typing import Any
 
 __all__ = ["missing_from", "table"]
 
-_TABLES = ("jax", "pytorch", "chainer", "chainercv")
+_TABLES = ("random", "jax", "pytorch", "chainer", "chainercv")
 
 
 def table(library: str) -> dict[str, dict[str, Any]]:

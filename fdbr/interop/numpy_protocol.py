@@ -53,7 +53,10 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
         )
     op = _op_of(ufunc) if method == "__call__" else ufunc_methods.get((ufunc, method))
     if op is None:
-        raise TypeError(f"{name} of a traced value has no derivative rule in fdbr.ops")
+        error = f"{name} of a traced value has no derivative rule in fdbr.ops"
+        of_python = all(types == "O" * ufunc.nin + "->" + "O" * ufunc.nout for types in ufunc.types)
+        advice = ". Write fdbr.vmap(f)(x) for np.frompyfunc(f, 1, 1)(x)"
+        raise TypeError(error + advice * of_python)
     inputs = tuple(functions[np.asarray](v) if type(v) in (list, tuple) else v for v in inputs)
     try:
         if not kwargs or method != "__call__":

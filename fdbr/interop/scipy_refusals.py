@@ -72,7 +72,7 @@ _IN_GENERAL = {
     "ndimage": "ops.conv for filters, and ops.take for places",
     "optimize": "fdbr.root, fdbr.fixed_point or fdbr.minimize, whose derivatives are implicit",
     "signal": "ops.convolve, ops.conv or fdbr.scan",
-    "sparse": "@, or ops.sparse.sparse_array(S), whose toarray() has a derivative",
+    "sparse": "ops.linalg.cg, @, or ops.sparse.sparse_array(S), whose toarray() has a derivative",
     "spatial": "ops.linalg.vector_norm for distances, and ops.matmul for rotations",
     "special": "ops.special",
     "stats": "ops.mean, ops.var and ops.sort for statistics, and ops.special for distributions",
@@ -163,7 +163,7 @@ def _named(frame: Any, part: str) -> tuple[str, str]:
         inner = names.get("f") or names.get("fun")
         part = str(getattr(inner, "__module__", part)).partition("scipy.")[2].partition(".")[0]
         return part, getattr(inner, "__name__", function)
-    if "self" not in names or part == "sparse":
+    if "self" not in names or (part == "sparse" and not function.startswith("__")):
         return part, function
     owner = getattr(names["self"], "name", None)  # of a distribution
     owner = owner if isinstance(owner, str) else type(names["self"]).__name__

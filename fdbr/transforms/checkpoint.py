@@ -20,7 +20,8 @@ from fdbr.core.tape import (
     new_node,
 )
 from fdbr.core.tracer import Trace, Tracer, replaying, running
-from fdbr.errors.checks import made_of, name_of
+from fdbr.core.util.pickling import made_of
+from fdbr.errors.checks import name_of
 from fdbr.errors.public import public
 from fdbr.ops.declare.memory_saving import saving_memory
 from fdbr.pytrees import structure as tree

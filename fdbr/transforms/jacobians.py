@@ -5,7 +5,8 @@ from typing import Any, Literal, ParamSpec
 
 from fdbr import ops
 from fdbr.core.array_modules import array_module
-from fdbr.errors.checks import describe, integers, made_of, name_of
+from fdbr.core.util.pickling import made_of
+from fdbr.errors.checks import describe, integers, name_of
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_complex
 from fdbr.pytrees import structure as tree

@@ -11,7 +11,8 @@ from fdbr.core.array_modules import array_module, is_locked, owner
 from fdbr.core.devices import is_host
 from fdbr.core.tape import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 from fdbr.core.tracer import Tracer, run
-from fdbr.errors.checks import describe, integers, made_of
+from fdbr.core.util.pickling import made_of
+from fdbr.errors.checks import describe, integers
 from fdbr.errors.public import public
 from fdbr.pytrees import structure as tree
 from fdbr.pytrees.dtypes import dtype_kind

@@ -12,7 +12,8 @@ from fdbr.core.effects import refusing_effects
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
-from fdbr.errors.checks import describe, index, integer, made_of, name_of, recoverable
+from fdbr.core.util.pickling import made_of
+from fdbr.errors.checks import describe, index, integer, name_of, recoverable
 from fdbr.errors.public import public
 from fdbr.pytrees import structure as tree
 from fdbr.pytrees.short_repr import brief

@@ -3,16 +3,18 @@
 import copy
 import importlib
 import pickle
+import random as python
 
+import numpy as np
 import pytest
-from tables import resolved, rows
+from tables import check_row, resolved, rows
 
 import fdbr
 from fdbr import nn, ops, random, train
 
 MODULES = "fdbr ops ops.fft ops.linalg ops.special nn nn.initializers random tree train".split()
 MODULES += ["train.optim", "distributions", "distributed", "vision"]
-LIBRARIES = ["from-jax", "from-pytorch", "from-chainer", "from-chainercv"]
+LIBRARIES = ["random", "from-jax", "from-pytorch", "from-chainer", "from-chainercv"]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,14 @@ LIBRARIES = ["from-jax", "from-pytorch", "from-chainer", "from-chainercv"]
         (ops, "roi_align", "fdbr.ops.roi_average_align"),
         (ops, "transpose", "fdbr.ops.permute_dims"),
         (random, "PRNGKey", "fdbr.random.key"),
+        (random, "default_rng", "fdbr.random.key"),
+        (random, "seed", "fdbr.random.key"),
+        (random, "RandomState", "fdbr.random.key"),
+        (random, "rand", "fdbr.random.uniform"),
+        (random, "randn", "fdbr.random.normal"),
+        (random, "shuffle", "fdbr.random.permutation"),
+        (random, "gauss", "fdbr.random.normal"),
+        (random, "next_rng_key", "fdbr.random.split"),
         (train.optim, "SGD", "fdbr.train.optim.sgd"),
     ],
 )
@@ -54,6 +64,20 @@ def test_each_name_in_a_table_is_there_or_its_error_gives_advice(library):
             continue
         with pytest.raises(AttributeError, match=r"; .+\..+: \S"):
             getattr(found, short)
+
+
+@pytest.mark.parametrize("room", [np.random, np.random.Generator, np.random.RandomState, python])
+def test_each_name_of_numpys_and_pythons_random_numbers_has_a_counterpart(room):
+    numpys_own = {"test", "mtrand"}
+    for name in getattr(room, "__all__", dir(room)):
+        if name[0] != "_" and name not in numpys_own and not hasattr(random, name):
+            with pytest.raises(AttributeError, match=r"; .+\..+: \S"):
+                getattr(random, name)
+
+
+def test_each_row_of_random_numbers_leads_somewhere():
+    for _, _, row in rows("random"):
+        check_row(row)
 
 
 @pytest.mark.parametrize("name", MODULES)

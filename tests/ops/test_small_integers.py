@@ -70,6 +70,34 @@ def test_floating_results_of_integers_are_those_of_the_same_floats(name: str) ->
         compare(jitted(*args), expected)
 
 
+PUBLIC = sorted(
+    {name for room in (ops, special) for name in room.__all__}
+    - {"linspace", "newaxis", "tri", "upsample"}  # which take sizes
+)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", PUBLIC)
+def test_float64_results_of_small_integers_have_the_digits_of_float64(name: str) -> None:
+    """A loop of NumPy or SciPy for small integers computes in float16 or float32."""
+    function = getattr(special, name, None) or getattr(ops, name)
+    # SciPy computes integer orders by other formulas than floating ones.
+    like: Any = np.int64 if name in special.__all__ else float
+    for dtype in INTEGERS[:5]:
+        x = np.array([3, 1, 2, 1] if dtype.kind == "u" else [-3, 1, 2, 0]).astype(dtype)
+        for count in (1, 2, 3):
+            args = [x, x[::-1], x][:count]
+            try:
+                found = fdbr.tree.leaves(function(*args))
+                wide = fdbr.tree.leaves(function(*(a.astype(like) for a in args)))
+            except (TypeError, ValueError, IndexError, NotImplementedError):
+                continue  # it takes other arguments
+            for one, other in zip(found, wide, strict=True):
+                if getattr(one, "dtype", None) == np.float64 == getattr(other, "dtype", None):
+                    np.testing.assert_allclose(one, other, 1e-11, 1e-300)
+
+
+ALPHA = 1.6732632423543772
 TRANSFORMED = [
     lambda f: f,
     fdbr.jit,
@@ -87,6 +115,10 @@ TRANSFORMED = [
         (ops.silu, lambda x: x * scipy.special.expit(x)),
         (ops.log_sigmoid, scipy.special.log_expit),
         (ops.softplus, lambda x: np.logaddexp(x, 0)),
+        (ops.selu, lambda x: 1.0507009873554805 * np.where(x > 0, x, ALPHA * np.expm1(x))),
+        (lambda x: ops.squareplus(x, x**0), lambda x: (x + np.hypot(x, 1)) / 2),
+        (lambda x: special.agm(3, x), lambda x: scipy.special.agm(3.0, x)),
+        (special.entr, scipy.special.entr),
         (lambda x: ops.softplus(x, beta=2.0), lambda x: np.logaddexp(2 * x, 0) / 2),
         (special.softplus, lambda x: np.logaddexp(x, 0)),
         (ops.softsign, lambda x: x / (1 + abs(x))),

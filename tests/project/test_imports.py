@@ -152,7 +152,8 @@ ASSIGNED = {
     # SciPy's distributions and sparse matrices have no protocol that they ask.
     ("fdbr.interop.scipy_distributions", "setattr(stats)"),
     ("fdbr.ops.sparse.arrays", "setattr(owner)"),
-    # Python's own hooks for errors that end a program.
+    # Python's own hooks for errors that C code discards, and for errors that end a program.
+    ("fdbr.core.tracer_methods", "sys.unraisablehook"),
     ("fdbr.distributed.failures", "sys.excepthook"),
     ("fdbr.distributed.failures", "threading.excepthook"),
     # A decorator completes the class, or the function, that it is written above.

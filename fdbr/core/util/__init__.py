@@ -1,1 +1,1 @@
-"""Threads, freed memory, and files that are written atomically."""
+"""Threads, freed memory, pickling, and files that are written atomically."""

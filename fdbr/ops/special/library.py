@@ -45,6 +45,8 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
             o.astype(float) if getattr(getattr(o, "dtype", None), "kind", "") == "f" else o
             for o in operands
         )
+    if dtype.itemsize == 8 and dtype.kind == "f":  # SciPy computes small integers in float32
+        operands = tuple(o.astype(np.int64) if _is_small_integer(o) else o for o in operands)
     function = function_of(xp, name)
     if function is not None:
         out = scipy_applied.on(xp)(function, *operands)
@@ -54,6 +56,11 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     if type(out) is tuple:
         return tuple(_cast(xp.asarray(o), dtype) for o in out)
     return _cast(xp.asarray(out), dtype)
+
+
+def _is_small_integer(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and dtype.kind in "biu" and dtype.itemsize <= 2
 
 
 def _cast(out: Any, dtype: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.core.array_modules import array_module, lock
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.pytrees.structure import rows_of
@@ -129,7 +130,7 @@ def _apart(*values: Any) -> Any:
     return lock(xp.stack(arrays)) if not any(array.ndim for array in arrays) else arrays
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def collate_padded(
     value: float = 0, masks: bool = False, length: int | None = None, multiple: int = 1
 ) -> Callable[[list[Any]], Any]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.core.array_modules import array_module, is_array
 from fdbr.core.tracer import Tracer
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.ops.moments import adam_step
 from fdbr.train.optim.base import Optimizer, chain
@@ -35,7 +36,7 @@ class ScaleByAdamState:
     nu: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_adam(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -110,7 +111,7 @@ def _moved(
     return step(g, mu, nu, constants, weights, nesterov)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adam(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -153,7 +154,7 @@ def adam(
     return chain(moments, scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adamw(
     learning_rate: LearningRate,
     b1: float = 0.9,

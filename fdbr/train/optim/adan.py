@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import Optimizer, chain
@@ -37,7 +38,7 @@ class ScaleByAdanState:
     count: int
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_adan(
     b1: float = 0.98,
     b2: float = 0.92,
@@ -90,7 +91,7 @@ def scale_by_adan(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adan(
     learning_rate: LearningRate,
     b1: float = 0.98,

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import keep
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import check_params, check_state
@@ -48,7 +49,7 @@ class AsgdState:
     ax: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def asgd(
     learning_rate: LearningRate = 1e-2,
     lambd: float = 1e-4,
@@ -139,7 +140,7 @@ class ScheduleFreeState:
     z: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def schedule_free(
     base_optimizer: Optimizer,
     learning_rate: LearningRate,
@@ -262,7 +263,7 @@ def _warmed_up(learning_rate: float, warmup_steps: int | None) -> Any:
     return warmup_constant_schedule(0, learning_rate, warmup_steps)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def schedule_free_sgd(
     learning_rate: float = 1.0,
     warmup_steps: int | None = None,
@@ -295,7 +296,7 @@ def schedule_free_sgd(
     return schedule_free(base, rate, b1, weight_lr_power, state_dtype)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def schedule_free_adamw(
     learning_rate: float = 0.0025,
     warmup_steps: int | None = None,
@@ -368,7 +369,7 @@ class LookaheadState:
     steps_since_sync: int
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def lookahead(
     fast_optimizer: Optimizer,
     sync_period: int,

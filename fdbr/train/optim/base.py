@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import name_of
 from fdbr.errors.public import public
 from fdbr.pytrees.short_repr import brief
@@ -82,7 +83,7 @@ class EmptyState:
     """The state of a transformation that keeps nothing."""
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def identity() -> Optimizer:
     """Gradients as they are.
 
@@ -99,7 +100,7 @@ def identity() -> Optimizer:
     return Optimizer(init, update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def chain(*transformations: Optimizer) -> Optimizer:
     """Gradient transformations one after the other.
 

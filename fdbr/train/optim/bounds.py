@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.adam import ScaleByAdamState
 from fdbr.train.optim.arithmetic import averaged, square
@@ -53,7 +54,7 @@ class ScaleBySmorms3State:
     nu: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_adabound(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -120,7 +121,7 @@ def scale_by_adabound(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adabound(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -141,7 +142,7 @@ def adabound(
     return chain(rule, scale(-1.0))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def amsbound(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -160,7 +161,7 @@ def amsbound(
     return chain(rule, scale(-1.0))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_msvag(beta: float = 0.9) -> Optimizer:
     """Momentum, each element as far as it can be trusted (Balles & Hennig, ICML 2018).
 
@@ -208,7 +209,7 @@ def scale_by_msvag(beta: float = 0.9) -> Optimizer:
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def msvag(learning_rate: LearningRate, beta: float = 0.9) -> Optimizer:
     """M-SVAG (Balles & Hennig, *Dissecting Adam*, ICML 2018).
 
@@ -221,7 +222,7 @@ def msvag(learning_rate: LearningRate, beta: float = 0.9) -> Optimizer:
     return chain(scale_by_msvag(beta), scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_smorms3(learning_rate: LearningRate, eps: float = 1e-16) -> Optimizer:
     """Rates out of the signal in the noise of gradients (Funk 2015).
 
@@ -266,7 +267,7 @@ def scale_by_smorms3(learning_rate: LearningRate, eps: float = 1e-16) -> Optimiz
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def smorms3(learning_rate: LearningRate = 1e-3, eps: float = 1e-16) -> Optimizer:
     """SMORMS3 (Simon Funk, *RMSprop loses to SMORMS3*, 2015): `scale_by_smorms3`, downhill.
 

@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import Optimizer, chain
@@ -76,7 +77,7 @@ def _largest(shape: Any, factored: bool, least: int) -> tuple[int, int] | None:
     return (order[-2], order[-1]) if shape[order[-2]] >= least else None
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_factored_rms(
     factored: bool = True,
     decay_rate: float = 0.8,
@@ -141,7 +142,7 @@ def scale_by_factored_rms(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adafactor(
     learning_rate: LearningRate | None = None,
     min_dim_size_to_factor: int = 128,
@@ -194,7 +195,7 @@ def adafactor(
     return chain(*parts, scale(-1.0))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> Optimizer:
     """Divide gradients by the root of sums of squares, kept for rows and columns (Anil 2019).
 
@@ -236,7 +237,7 @@ def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> Optimiz
     return leafwise("scale_by_sm3", update, init, state=ScaleBySM3State, fits="any")
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def sm3(learning_rate: LearningRate, momentum: float = 0.9) -> Optimizer:
     """SM3 (Anil et al., *Memory-efficient adaptive optimization*, NeurIPS 2019).
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import keep, lock
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer, chain, identity
 from fdbr.train.optim.fitting import check_params, check_state, in_dtypes_of
@@ -73,7 +74,7 @@ def _plus(x: Any, factor: Any, y: Any) -> Any:
     return tree.map(added, x, y)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Optimizer:
     """Multiply gradients by an inverse Hessian out of the last steps (Nocedal 1980).
 
@@ -172,7 +173,7 @@ def _preconditioned(vector: Any, steps: Any, derivatives: Any, weights: Any, gam
 _ZOOM = scale_by_zoom_linesearch(20, initial_guess_strategy="one")
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def lbfgs(
     learning_rate: LearningRate | None = None,
     memory_size: int = 10,
@@ -227,7 +228,7 @@ class ScaleByNonlinearCGState:
     direction: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_nonlinear_cg(method: str = "polak-ribiere") -> Optimizer:
     """Directions that are conjugate to the last one (Fletcher & Reeves 1964).
 
@@ -275,7 +276,7 @@ def scale_by_nonlinear_cg(method: str = "polak-ribiere") -> Optimizer:
     return Optimizer(init, update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def nonlinear_cg(
     learning_rate: LearningRate | None = None,
     method: str = "polak-ribiere",

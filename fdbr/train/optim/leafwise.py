@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.core.array_modules import is_array, keep, lock, where_it_lies
 from fdbr.core.tracer import Tracer
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_short
 from fdbr.pytrees.dtypes import dtype_kind
@@ -56,7 +57,7 @@ def filled(leaf: Any, value: Any) -> Any:
     return ops.astype(made, leaf.dtype) if hasattr(leaf, "dtype") else made
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def leafwise(
     name: str,
     update: Callable[..., tuple[Any, Any]],

@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.control_flow import while_loop
 from fdbr.core.array_modules import lock
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_complex
 from fdbr.train.optim.base import Optimizer
@@ -173,7 +174,7 @@ class _Search:
     failed: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_zoom_linesearch(
     max_linesearch_steps: int,
     max_learning_rate: float | None = None,
@@ -343,7 +344,7 @@ def _middle(low: _Point, high: _Point, third: _Point) -> Any:
     return ops.where(within(cubic, 0.2), cubic, half)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_backtracking_linesearch(
     max_backtracking_steps: int,
     slope_rtol: float = 1e-4,
@@ -448,7 +449,7 @@ def scale_by_backtracking_linesearch(
     return Optimizer(init, update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any]:
     """The value and the gradient of a function, from the state of a line search if it has them.
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import averaged
 from fdbr.train.optim.base import EmptyState, Optimizer, chain
@@ -63,7 +64,7 @@ class ScaleByRpropState:
     prev_updates: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_sign() -> Optimizer:
     """The signs of gradients (Bernstein et al., *signSGD*, ICML 2018).
 
@@ -75,7 +76,7 @@ def scale_by_sign() -> Optimizer:
     return leafwise("scale_by_sign", lambda g, own, p, t: (ops.sign(g), own), state=EmptyState)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def sign_sgd(learning_rate: LearningRate) -> Optimizer:
     """Steps of one size against the signs of gradients (Bernstein et al., ICML 2018).
 
@@ -88,7 +89,7 @@ def sign_sgd(learning_rate: LearningRate) -> Optimizer:
     return chain(scale_by_sign(), scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_lion(
     b1: float = 0.9,
     b2: float = 0.99,
@@ -154,7 +155,7 @@ def scale_by_lion(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def lion(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -188,7 +189,7 @@ def lion(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_rprop(
     learning_rate: float,
     eta_minus: float = 0.5,
@@ -242,7 +243,7 @@ def scale_by_rprop(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def rprop(
     learning_rate: float,
     eta_minus: float = 0.5,

@@ -9,6 +9,7 @@ import numpy as np
 import optree
 
 from fdbr import tree
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
@@ -34,7 +35,7 @@ class MaskedState:
     inner_state: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def masked(inner: Optimizer, mask: Any) -> Optimizer:
     """A transformation of some of the gradients; the others are handed on as they are.
 
@@ -95,7 +96,7 @@ def check_inner(function: str, inner: Any) -> None:
 # --- masks --------------------------------------------------------------------------
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def path_mask(
     *patterns: str | Callable[[str, Any], bool], inverted: bool = False
 ) -> Callable[[Any], Any]:
@@ -152,7 +153,7 @@ def path_mask(
     return mask
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def path_labels(labels: dict[str, Any], default: Any = None) -> Callable[[Any], Any]:
     """Labels of leaves by patterns of their paths, for `partition`.
 

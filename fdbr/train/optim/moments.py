@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.adam import ScaleByAdamState
 from fdbr.train.optim.arithmetic import averaged, square
@@ -78,7 +79,7 @@ def _first(mu: Any, g: Any, b1: Any, weights: Any, nesterov: bool) -> Any:
     return b1 / weights[2] * mu + (1 - b1) / weights[0] * g if nesterov else mu / weights[0]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
     """Rescale gradients by the greatest of late (Kingma & Ba, ICLR 2015, section 7.1).
 
@@ -117,7 +118,7 @@ def scale_by_adamax(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Op
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adamax(
     learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> Optimizer:
@@ -130,7 +131,7 @@ def adamax(
     return chain(scale_by_adamax(b1, b2, eps), scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adamaxw(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -154,7 +155,7 @@ def adamaxw(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_amsgrad(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -201,7 +202,7 @@ def scale_by_amsgrad(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def amsgrad(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -226,7 +227,7 @@ def amsgrad(
     return chain(moments, scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_belief(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -271,7 +272,7 @@ def scale_by_belief(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adabelief(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -291,7 +292,7 @@ def adabelief(
     return chain(belief, scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_yogi(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -326,7 +327,7 @@ def scale_by_yogi(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def yogi(
     learning_rate: LearningRate, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-3
 ) -> Optimizer:
@@ -341,7 +342,7 @@ def yogi(
     return chain(scale_by_yogi(b1, b2, eps), scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_radam(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -397,7 +398,7 @@ def scale_by_radam(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def radam(
     learning_rate: LearningRate,
     b1: float = 0.9,

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import plus
 from fdbr.train.optim.base import Optimizer, chain, identity
@@ -28,7 +29,7 @@ class TraceState:
     trace: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -> Optimizer:
     """A decaying sum of gradients.
 
@@ -69,7 +70,7 @@ def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def sgd(
     learning_rate: LearningRate,
     momentum: float | None = None,
@@ -111,7 +112,7 @@ def sgd(
     return chain(first, scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def momentum_sgd(
     learning_rate: LearningRate, momentum: float = 0.9, nesterov: bool = False
 ) -> Optimizer:

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from fdbr import ops, tree
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.adam import adamw
 from fdbr.train.optim.arithmetic import averaged, square
@@ -88,7 +89,7 @@ def _coefficients(function: str, given: Any, steps: int) -> list[Any]:
     return triples
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_muon(
     ns_coeffs: Any = _COEFFICIENTS,
     ns_steps: int = 5,
@@ -170,7 +171,7 @@ def _by_shape(consistent_rms: float | None) -> Optimizer:
     return leafwise("muon", update, state=EmptyState)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def muon(
     learning_rate: LearningRate,
     ns_coeffs: Any = _COEFFICIENTS,

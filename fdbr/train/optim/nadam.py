@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.adam import scale_by_adam
 from fdbr.train.optim.arithmetic import divided, plus, square
@@ -91,7 +92,7 @@ def _moments(
     return _scale_by_nadam(*moments, momentum_decay)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def nadam(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -141,7 +142,7 @@ def nadam(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def nadamw(
     learning_rate: LearningRate,
     b1: float = 0.9,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.adam import scale_by_adam
 from fdbr.train.optim.base import EmptyState, Optimizer, chain
@@ -34,7 +35,7 @@ class ScaleByOptimisticGradientState:
     previous_gradient: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_optimistic_gradient(alpha: float = 1.0, beta: float = 1.0) -> Optimizer:
     """Go by what the next gradient is likely to be (Mokhtari et al., AISTATS 2020).
 
@@ -65,7 +66,7 @@ def scale_by_optimistic_gradient(alpha: float = 1.0, beta: float = 1.0) -> Optim
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def optimistic_gradient_descent(
     learning_rate: LearningRate, alpha: float = 1.0, beta: float = 1.0
 ) -> Optimizer:
@@ -80,7 +81,7 @@ def optimistic_gradient_descent(
     return chain(scale_by_optimistic_gradient(alpha, beta), scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def optimistic_adam_v2(
     learning_rate: LearningRate,
     *,
@@ -107,7 +108,7 @@ def optimistic_adam_v2(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def noisy_sgd(
     learning_rate: LearningRate, eta: float = 0.01, gamma: float = 0.55, key: Any = None
 ) -> Optimizer:
@@ -141,7 +142,7 @@ def noisy_sgd(
     return chain(add_noise(eta, gamma, key), scale_by_learning_rate(learning_rate))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_polyak(
     f_min: float = 0.0, max_learning_rate: float = 1.0, eps: float = 0.0, variant: str = "sps"
 ) -> Optimizer:
@@ -199,7 +200,7 @@ def scale_by_polyak(
     return Optimizer(lambda params: EmptyState(), update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def polyak_sgd(
     max_learning_rate: float = 1.0,
     scaling: LearningRate = 1.0,

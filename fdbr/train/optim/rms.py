@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import Optimizer, chain, identity
@@ -87,7 +88,7 @@ def _over_root(g: Any, nu: Any, eps: Any, eps_in_sqrt: bool) -> Any:
     return g / ops.sqrt(nu + eps) if eps_in_sqrt else g / (ops.sqrt(nu) + eps)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_rms(
     decay: float = 0.9,
     eps: float = 1e-8,
@@ -136,7 +137,7 @@ def scale_by_rms(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_stddev(
     decay: float = 0.9,
     eps: float = 1e-8,
@@ -171,7 +172,7 @@ def scale_by_stddev(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def rmsprop(
     learning_rate: LearningRate,
     decay: float = 0.9,
@@ -211,7 +212,7 @@ def rmsprop(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> Optimizer:
     """Divide gradients by the root of the sum of their squares (Duchi et al., JMLR 2011).
 
@@ -242,7 +243,7 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> O
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adagrad(
     learning_rate: LearningRate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> Optimizer:
@@ -257,7 +258,7 @@ def adagrad(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> Optimizer:
     """Rescale gradients to the size of past updates (Zeiler 2012).
 
@@ -284,7 +285,7 @@ def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> Optimizer:
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adadelta(
     learning_rate: LearningRate | None = None,
     rho: float = 0.9,

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.core.array_modules import keep
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.apply import apply_updates
 from fdbr.train.optim.base import Optimizer
@@ -16,7 +17,7 @@ from fdbr.tree import frozen
 __all__ = ["SAMState", "normalize", "sam"]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def normalize() -> Optimizer:
     """Divide gradients by their norm, of all of them together.
 
@@ -49,7 +50,7 @@ class SAMState:
     cache: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def sam(
     optimizer: Optimizer,
     adv_optimizer: Optimizer,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.leafwise import leafwise
@@ -26,7 +27,7 @@ class ScaleByScheduleState:
     count: int
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale(step_size: float) -> Optimizer:
     """Multiply by a number.
 
@@ -44,7 +45,7 @@ def scale(step_size: float) -> Optimizer:
     return _scaled("scale", lambda t: step_size)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_schedule(step_size_fn: Callable[..., Any]) -> Optimizer:
     """Multiply by a number that depends on the count of updates.
 
@@ -64,7 +65,7 @@ def scale_by_schedule(step_size_fn: Callable[..., Any]) -> Optimizer:
     return _scaled("scale_by_schedule", lambda t: step_size_fn(t - 1), ScaleByScheduleState)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_learning_rate(learning_rate: LearningRate, *, flip_sign: bool = True) -> Optimizer:
     """Multiply by minus the learning rate, which turns a gradient into a descent.
 

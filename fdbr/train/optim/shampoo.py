@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_short
 from fdbr.train.optim.arithmetic import square
@@ -35,7 +36,7 @@ class ScaleByShampooState:
     roots: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_shampoo(
     eps: float = 1e-4, update_period: int = 1, max_preconditioner_dim: int = 1024
 ) -> Optimizer:
@@ -132,7 +133,7 @@ def _times(root: Any, g: Any, axis: int) -> Any:
     return ops.moveaxis(ops.reshape(product, shape), 0, axis)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def shampoo(
     learning_rate: LearningRate,
     eps: float = 1e-4,

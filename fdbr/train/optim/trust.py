@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.adam import scale_by_adam
 from fdbr.train.optim.arithmetic import square
@@ -51,7 +52,7 @@ class ScaleByNovogradState:
     nu: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def lars(
     learning_rate: LearningRate,
     weight_decay: Any = 0.0,
@@ -91,7 +92,7 @@ def lars(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def lamb(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -119,7 +120,7 @@ def lamb(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def fromage(learning_rate: LearningRate, min_norm: float = 1e-6) -> Optimizer:
     """Fromage (Bernstein et al., *On the distance between two neural networks*, NeurIPS 2020).
 
@@ -152,7 +153,7 @@ def fromage(learning_rate: LearningRate, min_norm: float = 1e-6) -> Optimizer:
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_novograd(
     b1: float = 0.9,
     b2: float = 0.25,
@@ -205,7 +206,7 @@ def scale_by_novograd(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def novograd(
     learning_rate: LearningRate,
     b1: float = 0.9,

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import integer
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.background import Background
 from fdbr.train.snapshots.folder import Retention
@@ -18,7 +18,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["snapshot"]
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def snapshot(
     folder: str | Path,
     every: Condition = each_epoch,

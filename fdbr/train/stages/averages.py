@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import array_module, is_array
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number
 from fdbr.train.stages.keeping import due
@@ -59,7 +59,7 @@ def means(sums: Sums) -> dict[str, float]:
     }
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def average(every: Condition = each_epoch, name: str = "average") -> Stage:
     """A stage that replaces the metrics of some reports by their mean since the last of these.
 
@@ -106,7 +106,7 @@ def average(every: Condition = each_epoch, name: str = "average") -> Stage:
     return stage
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def micro_average(
     metric: str,
     numerator: str,

@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.core.array_modules import array_module, is_array
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, closing
@@ -19,7 +19,7 @@ def _whole(state: Any) -> Any:
     return state
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def check_finite(
     of: Callable[[Any], Any] | None = _whole,
     every: Condition = each_iteration,

@@ -10,8 +10,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number, text
 from fdbr.train.stages.keeping import due
@@ -23,7 +23,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["progress", "table"]
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def progress(every: Condition = each_epoch, name: str = "progress") -> Stage:
     """A stage that shows how far a run has come.
 
@@ -95,7 +95,7 @@ def _summary(report: Report) -> str:
     return "  ".join([*filter(None, parts), f"{report.seconds:.1f} s"])
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def table(
     columns: Sequence[str] | None = None, every: Condition = each_epoch, name: str = "table"
 ) -> Stage:

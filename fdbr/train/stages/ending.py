@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.train.loop.endings import unless_ended
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
@@ -12,7 +12,7 @@ from fdbr.train.triggers.base import Condition, as_trigger
 __all__ = ["until"]
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def until(trigger: Condition, name: str = "until") -> Stage:
     """A stage that ends a run: the first report of which a trigger fires is the last.
 

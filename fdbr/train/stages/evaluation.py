@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.reports import Report
 from fdbr.train.loop.sources import Feed, explain_key, feed_of
@@ -17,7 +17,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["adding", "evaluate", "evaluated_feed", "sums_of"]
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def evaluate(
     metrics_of_state: Callable[..., Mapping[str, Any]],
     every: Condition = each_epoch,

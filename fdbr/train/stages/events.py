@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fdbr.core.devices import optional
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import numbers
 from fdbr.train.stages.keeping import due
@@ -18,7 +18,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["tensorboard"]
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def tensorboard(
     folder: str | Path, every: Condition = each_epoch, name: str = "tensorboard"
 ) -> Stage:

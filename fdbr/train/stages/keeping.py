@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
@@ -14,7 +15,7 @@ __all__ = ["due", "stateful"]
 _NONE = object()
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def stateful(
     update: Callable[[Any, Report], tuple[Any, Report]], init: Any = None, *, name: str
 ) -> Stage:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.csv_lines import CsvLines
 from fdbr.train.stages.json_lines import JsonLines
@@ -29,7 +29,7 @@ class _Lines(Protocol):
         ...
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def log(path: str | Path, every: Condition = each_epoch, name: str = "log") -> Stage:
     """A stage that writes some reports to a file, each as a line.
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.debug.drawing import draw
 from fdbr.debug.graph import Graph
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, check_new, closing
@@ -17,7 +17,7 @@ from fdbr.train.triggers.intervals import each_iteration, once
 __all__ = ["draw_tape", "observe"]
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def observe(
     metric: str,
     value: Callable[[Report], Any],
@@ -69,7 +69,7 @@ def observe(
     return stage
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def draw_tape(
     path: str | Path,
     function: Callable[[Any], Any],

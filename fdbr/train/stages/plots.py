@@ -10,8 +10,8 @@ from typing import Any
 
 from fdbr.core.devices import optional
 from fdbr.core.util.atomic_write import replacing
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number
 from fdbr.train.stages.history import History, with_value
@@ -25,7 +25,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["plot", "plot_statistics"]
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def plot(
     path: str | Path,
     metrics: Sequence[str] | None = None,
@@ -123,7 +123,7 @@ def _draw_curves(path: Path, history: History, x: str) -> None:
     _save(figure, path)
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def plot_statistics(
     path: str | Path,
     of: Callable[[Any], Any],

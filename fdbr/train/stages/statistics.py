@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fdbr import ops, tree
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
@@ -109,7 +110,7 @@ def _whole(state: Any) -> Any:
     return state
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def parameter_statistics(
     of: Callable[[Any], Any] = _whole,
     every: Condition = each_epoch,

@@ -1,10 +1,12 @@
 """Triggers: which reports, as predicates that can be combined and may keep a state."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import attrs
 
+from fdbr.core.util.pickling import factory
 from fdbr.errors.checks import describe, name_of
 from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
@@ -74,10 +76,11 @@ class Trigger:
     def __ror__(self, other: Condition) -> "Trigger":
         return _joined("|", other, self)
 
+    @factory
     def __invert__(self) -> "Trigger":
         label = f"~{self.label}"
         if self.init is None:
-            return stateless(label, lambda report: not self(report))
+            return stateless(label, functools.partial(_is_not, self))
 
         def update(state: Any, report: Report) -> tuple[bool, Any]:
             fires, state = self.update(state, report)
@@ -89,14 +92,13 @@ class Trigger:
         return self.label
 
 
+@factory
 def _joined(sign: str, first: Any, second: Any) -> Trigger:
     one, other = (as_trigger("Trigger", f"what {sign} joins", part) for part in (first, second))
     label = f"({one.label} {sign} {other.label})"
     both = sign == "&"
     if one.init is None and other.init is None:
-        if both:
-            return stateless(label, lambda report: one(report) and other(report))
-        return stateless(label, lambda report: one(report) or other(report))
+        return stateless(label, functools.partial(_are_both if both else _is_either, one, other))
 
     def update(state: Any, report: Report) -> tuple[bool, Any]:
         fires, first = one.update(state[0], report)
@@ -104,6 +106,18 @@ def _joined(sign: str, first: Any, second: Any) -> Trigger:
         return (fires and too) if both else (fires or too), [first, second]
 
     return Trigger(update, lambda: [one.start(), other.start()], label)
+
+
+def _is_not(trigger: Trigger, report: Report) -> bool:
+    return not trigger(report)
+
+
+def _are_both(one: Trigger, other: Trigger, report: Report) -> bool:
+    return one(report) and other(report)
+
+
+def _is_either(one: Trigger, other: Trigger, report: Report) -> bool:
+    return one(report) or other(report)
 
 
 def stateless(label: str, condition: Condition) -> Trigger:

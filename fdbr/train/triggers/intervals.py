@@ -4,15 +4,15 @@ import functools
 from collections.abc import Collection
 from typing import Any
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe, integer
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.triggers.base import Condition, Trigger, as_trigger, condition_of, stateless
 
 __all__ = ["at", "each_epoch", "each_iteration", "every", "is_counted", "once", "within"]
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def every(
     *,
     epochs: int | None = None,
@@ -80,7 +80,7 @@ def _counted(epochs: int | None, iterations: int | None, report: Report) -> bool
     return iterations is not None and report.iteration % iterations == 0
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def at(
     *, epochs: Collection[int] | int | None = None, iterations: Collection[int] | int | None = None
 ) -> Trigger:
@@ -127,7 +127,7 @@ def is_counted(trigger: Trigger) -> bool:
     return isinstance(condition, functools.partial) and condition.func in (_counted, _there)
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def within(
     *, hours: float | None = None, minutes: float | None = None, seconds: float | None = None
 ) -> Trigger:
@@ -161,10 +161,14 @@ def within(
     if all(number is None for number in times.values()):
         raise TypeError("fdbr.train.within: give hours, minutes, seconds, or several")
     limit = _duration("within", times)
-    return stateless(f"within({_listed(times)})", lambda report: report.seconds >= limit)
+    return stateless(f"within({_listed(times)})", functools.partial(_is_after, limit))
 
 
-@public("fdbr.train")
+def _is_after(limit: float, report: Report) -> bool:
+    return report.seconds >= limit
+
+
+@public_factory("fdbr.train")
 def once(trigger: Condition | None = None) -> Trigger:
     """True of the first report of a run, or of the first one of which another trigger is.
 

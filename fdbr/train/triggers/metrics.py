@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe, integer
-from fdbr.errors.public import public
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number
 from fdbr.train.triggers.base import Condition, Trigger, as_trigger
@@ -13,7 +13,7 @@ from fdbr.train.triggers.intervals import each_epoch
 __all__ = ["best", "early_stopping"]
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def best(metric: str, mode: str = "min", every: Condition = each_epoch) -> Trigger:
     """True when a metric is better than ever before.
 
@@ -59,7 +59,7 @@ def best(metric: str, mode: str = "min", every: Condition = each_epoch) -> Trigg
     return Trigger(update, lambda: {"best": None, "every": looked_at.start()}, label)
 
 
-@public("fdbr.train")
+@public_factory("fdbr.train")
 def early_stopping(
     metric: str,
     patience: int = 3,

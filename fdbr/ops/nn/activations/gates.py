@@ -7,6 +7,7 @@ from fdbr.errors.checks import describe, integer
 from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.declare import constant, elementwise, shifted
+from fdbr.ops.declare.unbroadcast import as_floats
 from fdbr.ops.dtypes import astype, in_single, is_number, is_traced
 from fdbr.ops.elementwise.arithmetic import clipped, hypot, minimum, sqrt
 from fdbr.ops.elementwise.comparison import where
@@ -352,4 +353,7 @@ def squareplus(x: Any, b: Any = 4.0, /) -> Any:
     """
     x = floating(x)
     refuse_complex("squareplus", x)
-    return _squareplus(x, sqrt(b) if hasattr(b, "shape") else math.sqrt(b))
+    if not hasattr(b, "shape"):
+        return _squareplus(x, math.sqrt(b))
+    x, b = as_floats((x, b))  # the root of a small integer would be rounded to float16
+    return _squareplus(x, sqrt(b))

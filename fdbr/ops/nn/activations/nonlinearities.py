@@ -11,6 +11,7 @@ from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum, squa
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, expm1, gaussian
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_derivative
+from fdbr.ops.shape.creation import floating
 from fdbr.ops.special.errors import ndtr
 from fdbr.ops.special.library import refuse_complex
 from fdbr.pytrees.typing import Array, ArrayLike
@@ -195,6 +196,7 @@ def selu(x: ArrayLike, /) -> Array:
     >>> round(ops.selu(1.0), 6)
     1.050701
     """
+    x = floating(x)  # `expm1` of small integers has 16 bits, and their product with a scale 64
     return _elu(x, above=_SELU_SCALE, scale=_SELU_SCALE * _SELU_ALPHA, alpha=1.0)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core.tracer import Tracer
+from fdbr.core.util.pickling import factory
 from fdbr.errors.checks import describe, integer, name_of
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_number
@@ -84,6 +85,7 @@ class Schedule:
     def __pow__(self, other: Any) -> "Schedule":
         return _joined(operator.pow, self, other)
 
+    @factory
     def clip(self, min: float | None = None, max: float | None = None) -> "Schedule":
         """The same, brought into ``[min, max]``; a bound of `None` is none.
 
@@ -95,10 +97,12 @@ class Schedule:
         high = math.inf if max is None else number("Schedule.clip", "max", max)
         return Schedule(lambda count: clipped(self.function(count), low, high))
 
+    @factory
     def __neg__(self) -> "Schedule":
         return Schedule(lambda count: -self.function(count))
 
 
+@factory
 def _joined(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     parts = [_part(operand) for operand in (left, right)]
     if NotImplemented in parts:

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from fdbr import ops
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.train.optim.schedules.base import (
     Schedule,
     choose,
@@ -18,7 +18,7 @@ from fdbr.train.optim.schedules.base import (
 __all__ = ["cosine_decay_restarts_schedule", "cosine_decay_schedule"]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def cosine_decay_schedule(
     init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
 ) -> Schedule:
@@ -67,7 +67,7 @@ def cosine_decay_schedule(
     return Schedule(cosine_decay)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def cosine_decay_restarts_schedule(
     init_value: float,
     first_decay_steps: int,

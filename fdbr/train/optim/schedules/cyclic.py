@@ -3,13 +3,13 @@
 from typing import Any
 
 from fdbr import ops
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.train.optim.schedules.base import Schedule, number, positive, steps
 
 __all__ = ["cyclic_schedule"]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def cyclic_schedule(
     init_value: float,
     peak_value: float,

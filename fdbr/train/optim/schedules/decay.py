@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from fdbr import ops
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.train.optim.schedules.base import Schedule, number, positive, steps
 
 __all__ = ["exponential_decay", "inverse_time_decay"]
@@ -13,7 +13,7 @@ __all__ = ["exponential_decay", "inverse_time_decay"]
 _LARGEST = math.log(sys.float_info.max)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def exponential_decay(
     init_value: float,
     transition_steps: int,
@@ -87,7 +87,7 @@ def exponential_decay(
     return Schedule(exponential)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def inverse_time_decay(
     init_value: float,
     transition_steps: int,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.optim.schedules.base import Schedule, choose, number, steps
 from fdbr.train.optim.schedules.cosine import cosine_decay_schedule
 from fdbr.train.optim.schedules.decay import exponential_decay
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def join_schedules(
     schedules: Sequence[Callable[[Any], Any]], boundaries: Sequence[int]
 ) -> Schedule:
@@ -92,7 +92,7 @@ def join_schedules(
     return Schedule(joined)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
     """Up along a line, and on with what is reached.
 
@@ -122,7 +122,7 @@ def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps:
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def warmup_cosine_decay_schedule(
     init_value: float,
     peak_value: float,
@@ -171,7 +171,7 @@ def warmup_cosine_decay_schedule(
     return _warmed_up(name, init_value, peak_value, warmup, down)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def warmup_exponential_decay_schedule(
     init_value: float,
     peak_value: float,
@@ -234,7 +234,7 @@ def _warmed_up(
     return join_schedules([linear_schedule(init_value, peak_value, warmup), rest], [warmup])
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def sgdr_schedule(cosine_kwargs: Iterable[Mapping[str, Any]]) -> Schedule:
     """Cosines with warm-ups and restarts (Loshchilov and Hutter, *SGDR*, ICLR 2017).
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
-from fdbr.errors.public import public
 from fdbr.train.optim.schedules.base import (
     Schedule,
     choose,
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
@@ -65,7 +65,7 @@ def piecewise_constant_schedule(
     return Schedule(piecewise_constant)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def piecewise_interpolate_schedule(
     interpolate_type: str,
     init_value: float,
@@ -161,7 +161,7 @@ def _interpolated(
 # --- one cycle ----------------------------------------------------------------------
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def linear_onecycle_schedule(
     transition_steps: int,
     peak_value: float,
@@ -214,7 +214,7 @@ def linear_onecycle_schedule(
     return _interpolated(_along_line, [start, peak, start, last], boundaries)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def cosine_onecycle_schedule(
     transition_steps: int,
     peak_value: float,

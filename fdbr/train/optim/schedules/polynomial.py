@@ -3,13 +3,13 @@
 from typing import Any
 
 from fdbr import ops
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.train.optim.schedules.base import Schedule, clipped, number, positive, steps
 
 __all__ = ["constant_schedule", "linear_schedule", "polynomial_schedule"]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def constant_schedule(value: float) -> Schedule:
     """The same value at each step, to join with others.
 
@@ -40,7 +40,7 @@ def constant_schedule(value: float) -> Schedule:
     return Schedule(constant)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def polynomial_schedule(
     init_value: float,
     end_value: float,
@@ -85,7 +85,7 @@ def polynomial_schedule(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def linear_schedule(
     init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:

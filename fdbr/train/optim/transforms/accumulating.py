@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr import ops
 from fdbr.core.tracer import Tracer
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_number
@@ -32,7 +33,7 @@ class EmaState:
     ema: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def ema(decay: float, debias: bool = True, accumulator_dtype: Any = None) -> Optimizer:
     """An exponential moving average of the gradients.
 
@@ -98,7 +99,7 @@ class ApplyEvery:
     grad_acc: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def apply_every(k: int = 1) -> Optimizer:
     """Add up gradients, and hand on the sum every ``k`` steps, zeros at the others.
 

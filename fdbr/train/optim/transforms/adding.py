@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import ops, random
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.train.optim.base import EmptyState, Optimizer
@@ -39,7 +40,7 @@ class WeightDecaySchedule:
     count: int
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def add_decayed_weights(
     weight_decay: float | Callable[[Any], Any] = 0.0, mask: Any = None
 ) -> Optimizer:
@@ -72,7 +73,7 @@ def add_decayed_weights(
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def add_l1(rate: float | Callable[[Any], Any], mask: Any = None) -> Optimizer:
     """Add the signs of the parameters to their gradients: Chainer's ``Lasso``.
 
@@ -99,7 +100,7 @@ def add_l1(rate: float | Callable[[Any], Any], mask: Any = None) -> Optimizer:
     return _with_parameters("add_l1", rate, lambda g, p, rate: g + rate * ops.sign(p), mask)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def proximal_l1(threshold: float | Callable[[Any], Any], mask: Any = None) -> Optimizer:
     """Bring parameters nearer to zero after a step, and to zero those that are near.
 
@@ -169,7 +170,7 @@ class AddNoiseState:
     rng_key: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def add_noise(eta: float, gamma: float, key: Any) -> Optimizer:
     """Add Gaussian noise that fades to gradients (Neelakantan et al. 2015).
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import in_single
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def clip(max_delta: float) -> Optimizer:
     """Bring each element into ``[-max_delta, max_delta]``.
 
@@ -53,7 +54,7 @@ def clip(max_delta: float) -> Optimizer:
     return _between("clip", -max_delta, max_delta)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def hard_clip(lower_bound: float, upper_bound: float) -> Optimizer:
     """Bring each element into ``[lower_bound, upper_bound]``: Chainer's ``GradientHardClipping``.
 
@@ -151,7 +152,7 @@ def by_global_norm(
     return Optimizer(init, update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def clip_by_global_norm(max_norm: float) -> Optimizer:
     """Shorten the gradients, all together, to a norm (Pascanu et al., ICML 2013).
 
@@ -183,7 +184,7 @@ def _shortened(g: Any, norm: Any, longest: Any) -> Any:
     return g * ops.where(norm < longest, 1.0, longest / ops.where(norm < longest, 1.0, norm))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def clip_by_block_norm(max_norm: float) -> Optimizer:
     """Shorten the gradient of each parameter to a norm of its own.
 
@@ -216,7 +217,7 @@ def block_norm(x: Any) -> Any:
     return of_all_parts(ops.linalg.vector_norm(ops.asarray(x)))
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def clip_by_block_rms(threshold: float) -> Optimizer:
     """Shorten the gradient of each parameter to a root mean square.
 
@@ -248,7 +249,7 @@ def clip_by_block_rms(threshold: float) -> Optimizer:
     return leafwise("clip_by_block_rms", update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def adaptive_grad_clip(
     clipping: float, eps: float = 1e-3, axis: int | tuple[int, ...] | None = None
 ) -> Optimizer:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.leafwise import leafwise
@@ -27,7 +28,7 @@ class ZeroNansState:
     found_nan: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def zero_nans() -> Optimizer:
     """Put 0 in the place of each NaN; the state tells which leaves had one.
 
@@ -54,7 +55,7 @@ def zero_nans() -> Optimizer:
     return leafwise("zero_nans", update, init, state=ZeroNansState, fits="any")
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def keep_params_nonnegative() -> Optimizer:
     """Stop parameters at zero; it belongs at the end of a chain.
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fdbr import ops
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.leafwise import leafwise
 from fdbr.train.optim.numbers import check_positive
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def centralize() -> Optimizer:
     """Take the mean from the gradient of each output (Yong et al., ECCV 2020).
 
@@ -41,7 +41,7 @@ def centralize() -> Optimizer:
     return leafwise("centralize", update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def normalize_by_update_norm(scale_factor: float = 1.0, eps: float = 1e-6) -> Optimizer:
     """Divide the gradients by the norm of all of them together.
 
@@ -71,7 +71,7 @@ def normalize_by_update_norm(scale_factor: float = 1.0, eps: float = 1e-6) -> Op
     )
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_trust_ratio(
     min_norm: float = 0.0, trust_coefficient: float = 1.0, eps: float = 0.0
 ) -> Optimizer:
@@ -115,7 +115,7 @@ def scale_by_trust_ratio(
     return leafwise("scale_by_trust_ratio", update, needs_params=True)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def gradient_lars(
     threshold: float = 1e-2, weight_decay: float = 0.0, eps: float = 1e-9
 ) -> Optimizer:
@@ -157,7 +157,7 @@ def gradient_lars(
     return leafwise("gradient_lars", update, needs_params=True)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_param_block_norm(min_scale: float = 1e-3) -> Optimizer:
     """Multiply the gradient of each parameter by the parameter's norm.
 
@@ -187,7 +187,7 @@ def scale_by_param_block_norm(min_scale: float = 1e-3) -> Optimizer:
     return leafwise("scale_by_param_block_norm", update, needs_params=True)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def scale_by_param_block_rms(min_scale: float = 1e-3) -> Optimizer:
     """Multiply the gradient of each parameter by the parameter's root mean square.
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import ops, random, tree
 from fdbr.core.array_modules import lock
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_short
@@ -74,7 +75,7 @@ class DifferentiallyPrivateAggregateState:
     rng_key: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def differentially_private_aggregate(
     l2_norm_clip: float, noise_multiplier: float, key: Any
 ) -> Optimizer:

@@ -5,14 +5,14 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.leafwise import leafwise
 
 __all__ = ["set_to_zero", "stateless", "stateless_with_tree_map"]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def set_to_zero() -> Optimizer:
     """Updates of zero, for parameters that are to stay as they are.
 
@@ -29,7 +29,7 @@ def nothing_like(g: Any) -> Any:
     return 0.0 * 0 if type(g) is float else ops.zeros_like(g)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def stateless(f: Callable[[Any, Any], Any]) -> Optimizer:
     """A transformation that is a function of trees.
 
@@ -54,7 +54,7 @@ def stateless(f: Callable[[Any, Any], Any]) -> Optimizer:
     return Optimizer(init, update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def stateless_with_tree_map(f: Callable[[Any, Any], Any]) -> Optimizer:
     """A transformation that is a function of arrays.
 

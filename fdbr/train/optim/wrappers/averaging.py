@@ -7,6 +7,7 @@ import optree
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.pytrees.structure import is_inexact
@@ -47,7 +48,7 @@ class ParamsEmaState:
     ema: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def params_ema(decay: float | Callable[[Any], Any], debias: bool = True) -> Optimizer:
     """A moving average of the parameters; it belongs at the end of a chain.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
@@ -83,7 +84,7 @@ class ApplyIfFiniteState:
     inner_state: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def apply_if_finite(inner: Optimizer, max_consecutive_errors: int) -> Optimizer:
     """Skip updates that are not finite.
 
@@ -176,7 +177,7 @@ class ConditionallyMaskState:
     inner_state: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def conditionally_transform(
     inner: Optimizer, should_transform_fn: Callable[..., Any], forward_extra_args: bool = False
 ) -> Optimizer:
@@ -206,7 +207,7 @@ def conditionally_transform(
     return _conditional(name, kind, inner, should_transform_fn, forward_extra_args, lambda g: g)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def conditionally_mask(
     inner: Optimizer, should_transform_fn: Callable[..., Any], forward_extra_args: bool = False
 ) -> Optimizer:

@@ -7,7 +7,7 @@ import optree
 
 from fdbr import ops, tree
 from fdbr.core.array_modules import lock
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.pytrees.classes import NAMESPACE
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import in_dtypes_of
@@ -16,7 +16,7 @@ from fdbr.train.optim.masking import check_inner
 __all__ = ["flatten"]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def flatten(inner: Optimizer) -> Optimizer:
     """An optimizer of one vector for each dtype, in which all parameters stand.
 

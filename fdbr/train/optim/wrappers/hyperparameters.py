@@ -7,6 +7,7 @@ from typing import Any
 
 from fdbr import ops
 from fdbr.core.tracer import Tracer
+from fdbr.core.util.pickling import factory, public_factory
 from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
@@ -43,7 +44,7 @@ class InjectStatefulHyperparamsState:
     inner_state: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def inject_hyperparams(
     inner_factory: Callable[..., Optimizer],
     static_args: str | Iterable[str] = (),
@@ -96,18 +97,30 @@ def inject_hyperparams(
         )
 
     @functools.wraps(inner_factory)
-    def factory(*args: Any, **kwargs: Any) -> Optimizer:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
+    def made(*args: Any, **kwargs: Any) -> Optimizer:
+        return _made(inner_factory, fixed, hyperparam_dtype, args, kwargs)
 
-        def make(arguments: dict[str, Any]) -> Optimizer:
-            in_order = {name: arguments[name] for name in bound.arguments}
-            own = inspect.BoundArguments(signature, in_order)
-            return inner_factory(*own.args, **own.kwargs)
+    return made
 
-        return _injected(make, dict(bound.arguments), fixed, hyperparam_dtype)
 
-    return factory
+@factory
+def _made(
+    inner_factory: Callable[..., Optimizer],
+    fixed: set[str],
+    dtype: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Optimizer:
+    signature = inspect.signature(inner_factory)
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+
+    def make(arguments: dict[str, Any]) -> Optimizer:
+        in_order = {name: arguments[name] for name in bound.arguments}
+        own = inspect.BoundArguments(signature, in_order)
+        return inner_factory(*own.args, **own.kwargs)
+
+    return _injected(make, dict(bound.arguments), fixed, dtype)
 
 
 def _injected(
@@ -187,7 +200,7 @@ def _converted(value: Any, dtype: Any) -> Any:
     return value.item() if type(value).__module__ == "numpy" else value
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def inject_stateful_hyperparams(
     inner_factory: Callable[..., Optimizer],
     static_args: str | Iterable[str] = (),

@@ -5,6 +5,7 @@ from typing import Any
 import optree
 
 from fdbr import ops
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.pytrees.classes import NAMESPACE
@@ -134,7 +135,7 @@ class LossScaleState:
     inner_state: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def dynamic_loss_scale(
     inner: Optimizer,
     init_scale: float = 2.0**15,

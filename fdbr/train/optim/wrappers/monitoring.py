@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fdbr import ops, tree
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.train.optim.base import Optimizer
@@ -29,7 +30,7 @@ class SnapshotState:
     measurement: dict[str, Any]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def snapshot(measure_name: str, measure: Callable[[Any], Any]) -> Optimizer:
     """Note a measurement of the updates at this place of a chain; they pass unchanged.
 
@@ -80,7 +81,7 @@ class MonitorState:
     measure_states: tuple[Any, ...]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def monitor(measures: Mapping[str, Any]) -> Optimizer:
     """Note several measurements of the updates at this place of a chain; they pass unchanged.
 
@@ -134,7 +135,7 @@ def monitor(measures: Mapping[str, Any]) -> Optimizer:
     return Optimizer(init, update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def measure_with_ema(
     measure: Callable[[Any], Any], decay: float, debias: bool = True, accumulator_dtype: Any = None
 ) -> Optimizer:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from fdbr.errors.public import public
+from fdbr.core.util.pickling import public_factory
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.masking import check_inner
 
 __all__ = ["named_chain"]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def named_chain(*transforms: tuple[str, Optimizer]) -> Optimizer:
     """Gradient transformations one after the other, whose states have names.
 

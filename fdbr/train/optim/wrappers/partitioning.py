@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from fdbr import tree
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 from fdbr.pytrees.short_repr import brief
@@ -30,7 +31,7 @@ class PartitionState:
     inner_states: dict[Any, Any]
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Any) -> Optimizer:
     """Different optimizers or transformations for different parts of the parameters.
 
@@ -111,7 +112,7 @@ def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Any) -> Op
     return Optimizer(init, update)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def multi_transform(transforms: Mapping[Hashable, Optimizer], param_labels: Any) -> Optimizer:
     """Another name of `partition`, which Optax has, too.
 
@@ -137,7 +138,7 @@ def multi_transform(transforms: Mapping[Hashable, Optimizer], param_labels: Any)
     return partition(transforms, param_labels)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def freeze(mask: Any) -> Optimizer:
     """Updates of zero for parameters that are to stay as they are.
 
@@ -162,7 +163,7 @@ def freeze(mask: Any) -> Optimizer:
     return masked(set_to_zero(), mask)
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def selective_transform(optimizer: Optimizer, *, freeze_mask: Any) -> Optimizer:
     """An optimizer of some parameters, while the others stay as they are.
 

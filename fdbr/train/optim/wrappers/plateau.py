@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, lock
 from fdbr.core.tracer import Tracer
+from fdbr.core.util.pickling import public_factory
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.train.optim.base import EmptyState, Optimizer
@@ -45,7 +46,7 @@ class ReduceLROnPlateauState:
     avg_value: Any
 
 
-@public("fdbr.train.optim")
+@public_factory("fdbr.train.optim")
 def reduce_on_plateau(
     factor: float = 0.1,
     patience: int = 10,
