@@ -75,7 +75,12 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
         return list(known.leaves), known.structure
     if settling:
         settle()
-    leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
+    try:
+        leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise ValueError(
+            "fdbr.tree.flatten: the tree is nested too deep, or holds itself"
+        ) from error
     remember(tree, leaves, structure)
     return leaves, structure
 
