@@ -3,6 +3,7 @@
 They take as long to load as all others, and many programs do not use them.
 """
 
+# mypy: implicit-reexport
 # ruff: noqa: F401, F403
 
 import fdbr.ops.special as special
