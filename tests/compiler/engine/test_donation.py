@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, train, tree
-from fdbr.backends.cpu.backend import CPU
-from fdbr.backends.cpu.exec import kernel
 from fdbr.backends.cpu.exec.memory import workspaces
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.compiler.engine import donation, tiers
@@ -448,14 +446,6 @@ def test_random_programs_give_what_they_give_without(case):
             assert_same(held, args, ulps=0)
 
 
-def test_before_its_kernel_is_there_what_is_donated_is_overwritten_though_it_is_locked():
-    array = np.zeros(3)
-    array.flags.writeable = False
-    kernel._put_over(array, np.arange(3.0))
-    assert array.tolist() == [0, 1, 2]
-    assert not array.flags.writeable
-
-
 def _descend(state, x):
     weights, rate = state
 
@@ -497,11 +487,9 @@ def test_a_large_state_that_is_donated_is_there_once_but_for_the_first_call(pati
         tiers.set_patience(before)
 
 
-@pytest.mark.parametrize("kernels", [False, True])
-def test_what_runs_step_by_step_overwrites_what_is_donated_too(kernels, monkeypatch):
-    """Whatever runs, before the call stub is there: the steps, and what stands in for kernels."""
+def test_what_runs_step_by_step_overwrites_what_is_donated_too(monkeypatch):
     monkeypatch.setattr(donation, "_LARGE", 1 << 18)
-    monkeypatch.setattr(CPU, "takes_to_prepare", lambda: 0.0 if kernels else 1e9)
+    monkeypatch.setattr(tiers.Code, "advance", lambda self, budget: None)
     before = tiers.set_patience(1e-9)
     try:
         for optimizer in OPTIMIZERS:
@@ -525,7 +513,7 @@ def test_what_runs_step_by_step_overwrites_what_is_donated_too(kernels, monkeypa
                     assert set(large) <= set(places)
             assert np.array_equal(held, kept)
             (entry,) = jitted._cache.specializations.values()
-            assert entry.traces[0].code.optimised is kernels
+            assert not entry.traces[0].code.optimised
     finally:
         tiers.set_patience(before)
 
