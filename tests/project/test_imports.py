@@ -155,7 +155,6 @@ ASSIGNED = {
     ("fdbr.distributed.failures", "threading.excepthook"),
     # A decorator completes the class, or the function, that it is written above.
     ("fdbr.errors.public", "setattr(cls)"),
-    ("fdbr.errors.public", "setattr(made)"),
     ("fdbr.pytrees.classes", "setattr(cls)"),
     ("fdbr.pytrees.classes", "setattr(made)"),
 }
