@@ -139,7 +139,7 @@ def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
         hide_frames(error)
         return error
     text, named = _text(error), _NAMED.match(_text(error))
-    if text.startswith((f"{name}:", f"{name} of ")):
+    if text.startswith((f"{name}:", f"{name}.", f"{name} of ")):
         return error.with_traceback(None)  # it says all, so the user's line is the last one
     if isinstance(error, AssertionError) or type(error).__module__.startswith("fdbr."):
         return error
