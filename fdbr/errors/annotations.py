@@ -22,7 +22,7 @@ _KNOWN: dict[Any, tuple[Callable[[Any], bool], str]] = {
     str: (lambda value: isinstance(value, str), "must be a string, not"),
     Callable: (callable, "must be a function, not"),
 }
-_ARRAYS = (bool, int, float)  # arrays may be given for these
+_ARRAYS = (bool, int, float)  # for which arrays may be given
 
 
 def checks_of(parameters: Iterable[inspect.Parameter], name: str) -> dict[str, Any]:

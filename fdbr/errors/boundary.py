@@ -28,8 +28,8 @@ def boundary(
     The statement is source text, which reads the parameters and ``names``.
 
     The function is generated because a call with ``*args`` takes twice the time.  Tracebacks do not
-    show it: a bare ``raise`` continues with the traceback of the error, from which the frame of the
-    function is removed.  Errors of signal handlers keep all frames (see `is_interrupt`).
+    show the function.  It removes its frame from the error's traceback, and a bare ``raise`` adds
+    no frame.  Errors of signal handlers keep all frames (see `is_interrupt`).
     """
     heads = []
     for p in parameters:

@@ -18,10 +18,10 @@ __all__ = ["constructor"]
 
 
 def constructor(cls: Any, name: str, function: Any) -> Any:
-    """Return the constructor of a class; it refuses a key, a size or a shape for the first field.
+    """Return the constructor of a class, which refuses a key, size or shape as its first field.
 
-    It is the function itself unless the class has an ``init`` that draws arrays by a key.  Only
-    calls of the class come here: `pytrees.structure` rebuilds nodes without a constructor.
+    The function itself is returned unless the class has an ``init`` that takes a key.  Only calls
+    of the class come here, because `pytrees.structure` rebuilds nodes without a constructor.
     """
     init = getattr(cls, "init", None)
     code = getattr(inspect.unwrap(init), "__code__", None) if inspect.ismethod(init) else None

@@ -1,11 +1,12 @@
-"""Public names, and errors that begin with them.
+"""Public names.  Messages of errors begin with the name of the function that the user called.
 
-- Every public function is called through a `boundary`, which catches the errors that leave it.
-  Errors that the function has named are raised again.  Other errors get its name and arguments.
-- Public functions call each other.  The outermost one names the error, because the user called it.
-- An error that has passed through code of the user is the user's, and stays as it is.  So does an
-  error with the name of a function that the user gave, or of a rule in a backward pass.
-- The boundary of a generator or a context manager is its creation, not its body.
+Every call of a public function goes through a `boundary`, which catches its errors:
+
+- Errors that the function has named are raised again.  Other errors get the name and the arguments.
+- Public functions call each other.  The user called the outermost one, so its name is used.
+- Errors that have passed through code of the user stay the same.  Errors with the name of a
+  function that the user gave stay the same, too, and errors of rules in a backward pass.
+- The call that makes a generator or a context manager has a boundary.  Its body has none.
 """
 
 import functools
@@ -84,7 +85,7 @@ def explaining(name: str) -> Callable[[T], T]:
 
 
 def name_of_public(value: Any) -> str | None:
-    """Return the name by which a function or class was declared `public`, or `None`."""
+    """Return the name that `public` has given a function or class, or `None`."""
     name: str | None = vars(value).get("__public__")  # a class does not inherit it
     return name
 
@@ -122,7 +123,7 @@ def _explaining(function: Any, name: str, checked: bool) -> Any:
 
 
 def _asked(name: str, given: dict[str, Any]) -> str:
-    """Return the name of a constructor with the class that was asked, which may inherit it."""
+    """Return the name of a constructor with the class of the call, which may inherit it."""
     room, _, method = name.rpartition(".")
     if method[0] == "_" and "self" in given:  # the constructor of a private base
         return f"{room}.{type(given['self']).__name__}"
@@ -138,7 +139,7 @@ def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
         hide_frames(error)
         return error
     text, named = _text(error), _NAMED.match(_text(error))
-    if text.startswith((f"{name}:", f"{name} of ")):
+    if text.startswith((f"{name}:", f"{name}.", f"{name} of ")):
         return error.with_traceback(None)  # it says all, so the user's line is the last one
     if isinstance(error, AssertionError) or type(error).__module__.startswith("fdbr."):
         return error

@@ -47,5 +47,5 @@ def _is_users(frame: FrameType) -> bool:
 
 
 def _package(frame: FrameType) -> str:
-    # Code that is made of source text may have no module.
+    # Generated code may have no module.
     return str(frame.f_globals.get("__name__") or "fdbr").partition(".")[0]
