@@ -358,10 +358,7 @@ def _is_nest(value: Any) -> bool:
 
 def arrays(*values: Any) -> list[Any]:
     """Convert values to arrays of the module of those that are arrays already."""
-    for value in values:
-        if type(value) not in _arrays and not (isinstance(value, Tracer) and value.shape):
-            break
-    else:  # the usual case
+    if set(map(type, values)) == {np.ndarray}:  # the usual case
         return list(values)
     xp = array_modules.array_module(*values)
     return [asarray(v) if holds_array(v) or is_host(xp) else xp.asarray(v) for v in values]

@@ -22,15 +22,13 @@ _add: Any = np.add.reduce
 
 
 def _extreme(primitive: Primitive, ufunc: np.ufunc, function: Callable[..., Any]) -> None:
-    of_small: Any = ufunc.reduce
-
     @implement(primitive, np)
     def value(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
         if type(x) is not np.ndarray:
             return primitive.value(xp, x, axes=axes)
         if x.nbytes < TUNING.kernel_bytes:
             found = by_slices(ufunc, x, axes)
-            return of_small(x, axes) if found is None else found
+            return ufunc.reduce(x, axes) if found is None else found
         return by_stages(function, axes, x).reshape(reduce._rest(x.shape, axes))[()]
 
 

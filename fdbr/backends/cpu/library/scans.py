@@ -87,12 +87,8 @@ def _accumulated(name: str, x: Any, axis: int, *factors: Any) -> Any:
 
     A kernel reads a few adjacent columns at a time, which misses the caches in large arrays.
     """
-    columns = axis < x.ndim - 1
-    return (
-        None
-        if columns and x.nbytes >= TUNING.kernel_bytes
-        else accumulated(name, x, axis, *factors)
-    )
+    large = axis < x.ndim - 1 and x.nbytes >= TUNING.kernel_bytes
+    return None if large else accumulated(name, x, axis, *factors)
 
 
 # --- products and recurrences -------------------------------------------------------
@@ -156,7 +152,8 @@ def _recurrence(xp: Any, b: Any, a: Any, *, axis: int, reverse: bool) -> Any:
     if b.size >= TUNING.scan_kernel and a.dtype == b.dtype and a.shape == b.shape:
         factors = np.array(a, order="C")
         factors[(slice(None),) * axis + (0,)] = 1  # the first is not used, and may be infinite
-        out = _accumulated("recurrence", b, axis, factors)
+        is_narrow = math.prod(b.shape[axis + 1 :]) < TUNING.scan_row
+        out = (accumulated if is_narrow else _accumulated)("recurrence", b, axis, factors)
     if out is None:
         out = _columns(_recurrence_of_rows(_rows(a, axis), _rows(b, axis)), b.shape, axis)
     return np.flip(out, axis) if reverse else out
@@ -226,10 +223,9 @@ def _transposed(x: Any) -> Any:
 
 @implement(cumulative._prod.primitive, np)
 def _prod(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    if type(x) is np.ndarray and x.nbytes < TUNING.kernel_bytes:
-        found = by_slices(np.multiply, x, axes)
-        if found is not None:
-            return found
+    is_small = type(x) is np.ndarray and x.nbytes < TUNING.kernel_bytes
+    if is_small and (found := by_slices(np.multiply, x, axes)) is not None:
+        return found
     if x.size < TUNING.product_lanes:
         return np.multiply.reduce(x, axes) if type(x) is np.ndarray else x.prod(axis=axes)
     last = axes == tuple(range(x.ndim - len(axes), x.ndim))

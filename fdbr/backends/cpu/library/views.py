@@ -15,19 +15,13 @@ _PLAIN = "?bBhHiIlLqQefdFD"  # dtypes of the buffer protocol, which `np.ndarray`
 
 @implement(_reshape.primitive, np)
 def _reshaped(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
-    if x.ndim > 1 and not x.strides[-1] and x.strides[-2] and 1 < x.shape[-1] < _FEW:
-        return _repeated(x, to)
+    repeats = x.ndim > 1 and not x.strides[-1] and x.strides[-2] and 1 < x.shape[-1] < _FEW
+    if repeats and to[-1:] != x.shape[-1:] and x.size >= TUNING.flat_indices:
+        copy = np.empty(x.shape, x.dtype)
+        for i in range(x.shape[-1]):  # not in NumPy's loops of the last axis's length
+            copy[..., i] = x[..., 0]
+        x = copy
     return x.reshape(to)
-
-
-def _repeated(x: Any, to: tuple[int, ...]) -> Any:
-    """Reshape an array whose last axis repeats elements, where NumPy's loop would be short."""
-    if to[-1:] == x.shape[-1:] or x.size < TUNING.flat_indices:
-        return x.reshape(to)
-    out = np.empty(x.shape, x.dtype)
-    for i in range(x.shape[-1]):
-        out[..., i] = x[..., 0]
-    return out.reshape(to)
 
 
 @implement(_permute.primitive, np)

@@ -11,9 +11,7 @@ from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
-from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.elementwise.exponential import log, log1p
 from fdbr.ops.elementwise.logistic import sigmoid
 from fdbr.ops.nn.activations.nonlinearities import log_sigmoid, softplus
 from fdbr.ops.nn.losses.checks import (
@@ -52,13 +50,13 @@ def _by_probability(x: Any, y: Any) -> Any:
     return where(not_all, (1 - y) / where(not_all, 1 - x, 1), 0) - of_true
 
 
-def _by_truth(x: Any) -> Any:
-    some, not_all = x > 0, x < 1
-    of_true = where(some, maximum(log(where(some, x, 1)), _LEAST), _LEAST)
-    return where(not_all, maximum(log1p(-where(not_all, x, 0)), _LEAST), _LEAST) - of_true
-
-
-@elementwise(x=_by_probability, y=_by_truth, heavy=True, compound=True, floats=True)
+@elementwise(
+    x=_by_probability,
+    y=lambda x: _binary_losses(x, 1.0) - _binary_losses(x, 0.0),
+    heavy=True,
+    compound=True,
+    floats=True,
+)
 def _binary_losses(xp: Any, x: ArrayLike, y: ArrayLike) -> Array:
     with np.errstate(divide="ignore"):
         of_true, of_false = xp.maximum(xp.log(x), _LEAST), xp.maximum(xp.log1p(-x), _LEAST)

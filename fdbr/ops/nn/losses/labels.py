@@ -60,10 +60,7 @@ def check_labels(name: str, labels: Any, scores: Any, what: str = "logits") -> N
 def counted_labels(
     name: str, labels: Any, classes: int, ignored: int | None, hint: str | None = None
 ) -> tuple[Any, Any]:
-    """Return `checked_labels`, and which of them count.
-
-    The latter is `None` if all count, unless finding out waits for a GPU.
-    """
+    """Return `checked_labels`, and which count; `None` if all do, unless that waits for a GPU."""
     if ignored is None:
         return checked_labels(name, labels, classes, None, hint), None
     is_plain = type(labels) is np.ndarray and labels.size and not 0 <= ignored < classes

@@ -279,15 +279,11 @@ def _scattered_extreme(
 
 def _ids_of_rows(index: Any, shape: tuple[int, ...]) -> Any:
     """Return the ids, if an index sends many whole rows to each row, as in segments."""
-    if (
-        index.ndim != 2
-        or index.strides[1]
-        or index.shape[1] != shape[1]
-        or index.size < TUNING.flat_indices
-        or len(index) < 4 * shape[0]  # with fewer, to sort the rows takes longer
-    ):
+    if index.ndim != 2 or index.strides[1] or index.shape[1] != shape[1]:
         return None
-    return _nonnegative(index[:, 0], shape[0])
+    # To sort few rows for each result takes longer.
+    many = len(index) >= 4 * shape[0] and index.size >= TUNING.flat_indices
+    return _nonnegative(index[:, 0], shape[0]) if many else None
 
 
 def _combine_rows(ufunc: np.ufunc, out: Any, ids: Any, rows: Any, include_self: bool) -> None:
