@@ -45,7 +45,7 @@ def decompose(program: Program) -> Program:
         is_fast = _is_large(step, backend) and step.primitive.facts.compound is True
         return is_fast or _is_small(parts, backend)
 
-    return _taken_apart(program, lambda step: step.primitive.facts.compound, pays)
+    return _taken_apart(program, lambda step: bool(step.primitive.facts.compound), pays)
 
 
 def _taken_apart(
