@@ -65,7 +65,7 @@ class Facts:
         Whether its value never shares memory with an operand.
     compound
         Whether a compiler may trace its value function, and fuse the operations it is made of with
-        others.
+        others; ``"small"`` if that pays for small arrays only.
     shorthand
         Whether its value applies other operations to traced operands: a compiler always traces
         those instead, which run faster fused than one by one.
@@ -94,7 +94,7 @@ class Facts:
     collective: bool = False
     elementwise: bool = False
     fresh: bool = False
-    compound: bool = False
+    compound: bool | str = False
     shorthand: bool = False
     fold: str = ""
     cost: int = 0

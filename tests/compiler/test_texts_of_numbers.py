@@ -1,5 +1,7 @@
 """Texts, bytes and sequences made of a traced Python number are those of the number."""
 
+# ruff: noqa: UP031, UP032
+
 import string
 
 import numpy as np

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fdbr
-from fdbr import ops
+from fdbr import nn, ops
 from fdbr.backends.cpu.codegen.loop_kernels import write_loop
 from fdbr.compiler.ir.loops import loops
 from fdbr.testing import assert_allclose
@@ -299,3 +299,63 @@ def test_a_loop_of_linear_layers_is_a_kernel(dtype: Any, shape: tuple[int, ...])
 
     assert is_kernel(compared(f, x, dtype=dtype))
     assert is_kernel(compared(fdbr.grad(lambda x: ops.sum(f(x))), x, dtype=dtype))
+
+
+MIXED = {
+    "product": lambda c, w, b: w @ c * 0.5,
+    "affine": lambda c, w, b: w @ c * 0.5 + b,
+    "a row times a matrix": lambda c, w, b: ops.tanh(c @ w),
+    "batch": lambda c, w, b: ops.tanh(ops.reshape(c, (1, -1)) @ w)[0],
+    "dot": lambda c, w, b: c * 0.5 + b @ c * 0.1,
+    "sum": lambda c, w, b: c * 0.5 + ops.tanh(ops.sum(w * c)) * 0.1,
+    "concat": lambda c, w, b: ops.concat([c[1:], b[:1]]) * 0.5,
+    "stack": lambda c, w, b: ops.sum(ops.stack([c, b]), axis=0) * 0.5,
+    "where": lambda c, w, b: ops.where(c > 0, c * 0.5, b),
+    "maximum": lambda c, w, b: ops.maximum(c * 0.5, b),
+    "variance": lambda c, w, b: c / (1 + ops.var(c + b)),
+    "deviation": lambda c, w, b: c / (1 + ops.std(w * c)),
+}
+
+
+@pytest.mark.parametrize("carry", ["float32", "float64"])
+@pytest.mark.parametrize("weights", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("name", MIXED)
+def test_loops_of_several_dtypes_are_kernels(name: str, weights: str, carry: str) -> None:
+    generator = np.random.default_rng(0)
+    w = generator.normal(size=(3, 3)).astype(weights)
+    b = generator.normal(size=3).astype(weights)
+    start = generator.normal(size=3).astype(carry)
+
+    def f(w: Any, b: Any, start: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            return ops.astype(MIXED[name](c, w, b), carry)
+
+        return fdbr.fori_loop(0, 6, step, start)
+
+    jitted = compared(f, w, b, start, dtype=np.float32)
+    assert is_kernel(jitted) or (name in ("concat", "stack") and weights == "int64")
+    gradient = fdbr.grad(lambda start: ops.sum(ops.sin(f(w, b, start))))
+    compared(gradient, start, dtype=np.float32)
+    compared(
+        fdbr.vmap(f, in_axes=(None, None, 0)), w, b, np.stack([start, -start]), dtype=np.float32
+    )
+
+
+@pytest.mark.parametrize("weights", ["float32", "float64"])
+@pytest.mark.parametrize("data", ["float32", "float64"])
+@pytest.mark.parametrize("kind", [nn.RNNCell, nn.LSTMCell, nn.GRUCell])
+def test_recurrent_cells_of_several_dtypes_are_kernels(kind: Any, data: str, weights: str) -> None:
+    cell = fdbr.tree.map(lambda x: x.astype(weights), kind.init(fdbr.random.key(0), 3, 3))
+    xs = np.random.default_rng(0).normal(size=(5, 3)).astype(data)
+    dtype = np.result_type(data, weights)
+
+    def f(cell: Any, xs: Any) -> Any:
+        first = fdbr.tree.map(lambda x: x.astype(dtype), cell.initial_state())
+        return fdbr.fori_loop(0, len(xs), lambda i, state: cell(state, xs[i])[0], first)
+
+    jitted = fdbr.jit(f, reproducible=True)
+    for ours, theirs in zip(
+        fdbr.tree.leaves(jitted(cell, xs)), fdbr.tree.leaves(f(cell, xs)), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-5, strict=True)
+    assert is_kernel(jitted)

@@ -42,9 +42,10 @@ def decompose(program: Program) -> Program:
     backend = backend_of(program)
 
     def pays(step: Instruction, parts: Program) -> bool:
-        return _is_large(step, backend) or _is_small(parts, backend)
+        is_fast = _is_large(step, backend) and step.primitive.facts.compound is True
+        return is_fast or _is_small(parts, backend)
 
-    return _taken_apart(program, lambda step: step.primitive.facts.compound, pays)
+    return _taken_apart(program, lambda step: bool(step.primitive.facts.compound), pays)
 
 
 def _taken_apart(

@@ -88,7 +88,7 @@ def _about_mean_jvp(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> tuple[An
     return square, accumulate(t, axes, keepdims=True) / _count(x.shape, axes)
 
 
-@opaque(x=(_about_mean_vjp, _about_mean_jvp), batch=shifted("axes"))
+@opaque(x=(_about_mean_vjp, _about_mean_jvp), batch=shifted("axes"), compound="small")
 def _about_mean(xp: Any, x: ArrayLike, *, axes: tuple[int, ...]) -> Any:
     mean = accumulate(x, axes, keepdims=True) / _count(x.shape, axes)
     return squares(axes, x, mean), mean

@@ -57,6 +57,10 @@ def _is_copy(step: Instruction) -> bool:
     return view_of(shape, step.params["key"]) is not None
 
 
+def _is_join(step: Instruction) -> bool:
+    return all(kind_of(value).dtype.kind == "f" for value in step.operands) or _is_copy(step)
+
+
 def _is_reduction(step: Instruction) -> bool:
     operand, out = kind_of(step.operands[0]), step.outs[0].kind
     if step.primitive.facts.fold == "sum" and operand.dtype.kind in "bi":
@@ -413,7 +417,8 @@ _DIVISION = Form(_is_division, _divide, only_in_loops=True)
 _FOLD = Form(_is_reduction, _reduce)
 _FORMS: dict[Primitive, Form] = {
     **dict.fromkeys(op.VIEWS, Form(_is_copy, _look)),
-    **dict.fromkeys((*op.JOINS, op.UNSLICE), Form(_is_copy, _put_together)),
+    **dict.fromkeys(op.JOINS, Form(_is_join, _put_together)),
+    op.UNSLICE: Form(_is_copy, _put_together),
     op.SUBTRACT_AT_LABELS: Form(_is_at_labels, _take_at_labels),
     **dict.fromkeys(_VALUES, Form(_is_indexed, _index, True)),
     op.GATHER: Form(_is_indexed, _index),

@@ -90,10 +90,14 @@ class Writer:
 
             self.loop(source.shape, body)
         else:
-            self.loop(target.shape, lambda at: [stored_from(source, at, target.place(at))])
+            self.loop(
+                target.shape, lambda at: [stored_from(source, at, target.place(at), target.code)]
+            )
 
 
-def stored_from(source: Look, at: list[str], where: str) -> str:
-    """Return the statement that copies an element into memory."""
+def stored_from(source: Look, at: list[str], where: str, code: str | None = None) -> str:
+    """Return the statement that copies an element into memory, in another dtype if one is given."""
     text = source.at(at, len(at))
-    return f"{where} = u1({text})" if source.code == "b1" else f"{where} = {text}"
+    if source.code == "b1":
+        return f"{where} = u1({text})"
+    return f"{where} = {text if code in (None, source.code) else f'{code}({text})'}"
