@@ -391,7 +391,7 @@ def made(source, result, change, path):
 def test_a_change_of_what_a_function_reads_is_never_missed(name, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     f, change, undo = made(*(WATCHED | REFUSED)[name][:3], tmp_path)
-    pairs = [(fdbr.jit(f), f), (fdbr.jit(f, reproducible=True), f)]
+    pairs = [(fdbr.jit(f), f), (fdbr.jit(f), f)]
     pairs.append((fdbr.jit(fdbr.vmap(f)), fdbr.vmap(f)))
     before = np.array(f(X))
     try:
@@ -414,7 +414,7 @@ def test_a_change_of_what_a_function_reads_is_never_missed(name, tmp_path, monke
 @pytest.mark.parametrize("name", WATCHED)
 def test_what_is_watched_is_traced(name, tmp_path):
     f, _, _ = made(*WATCHED[name], tmp_path)
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     for _ in range(3):
         jitted(X)
     assert jitted.report().traces[0].runs >= 1

@@ -353,7 +353,7 @@ def test_recurrent_cells_of_several_dtypes_are_kernels(kind: Any, data: str, wei
         first = fdbr.tree.map(lambda x: x.astype(dtype), cell.initial_state())
         return fdbr.fori_loop(0, len(xs), lambda i, state: cell(state, xs[i])[0], first)
 
-    jitted = fdbr.jit(f, reproducible=True)
+    jitted = fdbr.jit(f)
     for ours, theirs in zip(
         fdbr.tree.leaves(jitted(cell, xs)), fdbr.tree.leaves(f(cell, xs)), strict=True
     ):

@@ -205,7 +205,7 @@ def slow(source):
     return compile(source)
 
 compiling._compiled = slow
-fdbr.jit(lambda x: np.sin(x) * 2 + np.cos(x).sum(), compile="now")(np.ones(5000))
+fdbr.jit(lambda x: np.sin(x) * 2 + np.cos(x).sum())(np.ones(5000))
 """
 
 
@@ -387,7 +387,7 @@ def test_a_kernel_that_llvm_rejects_leaves_no_lock(cache):
 
 
 def test_the_first_call_of_a_jitted_function_compiles_all_its_kernels(cache, monkeypatch):
-    f = fdbr.jit(lambda x: (np.sin(x) * 2).sum(axis=0) + np.cos(x).max(axis=1), compile="now")
+    f = fdbr.jit(lambda x: (np.sin(x) * 2).sum(axis=0) + np.cos(x).max(axis=1))
     x = np.linspace(0, 1, 90_000).reshape(300, 300)
     first = f(x)
     monkeypatch.setattr(compiling, "_compiled", None)  # nothing is left to compile
