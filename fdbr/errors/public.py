@@ -174,14 +174,15 @@ def unexplained(error: Exception) -> Exception:
 def _is_of_given(error: Exception, name: str, values: Iterable[Any]) -> bool:
     """Whether a named error comes out of a function among the arguments, or one that it wraps."""
     codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+    value: Any
     for value in filter(callable, values):
         for _ in range(16):  # a function may wrap itself
             if name in (str(getattr(value, "__name__", "")), type(value).__name__):
                 return True
             if getattr(value, "__code__", None) in codes:
                 return True
-            partial = isinstance(value, functools.partial)
-            value = value.func if partial else getattr(value, "__wrapped__", None)
+            wrapped = "func" if isinstance(value, functools.partial) else "__wrapped__"
+            value = getattr(value, wrapped, None)
     return False
 
 
