@@ -38,8 +38,7 @@ def _source(name: str, code: str, together: int) -> str:
     Chain ``r`` begins at element ``r % inner`` of block ``r / inner``.
     """
     step, neutral = _STEPS[name]
-    more = ["factors"] * (name == "recurrence")
-    kernel = Kernel(("x", *more, "out", "size", "inner"))
+    kernel = Kernel(("x", *["factors"] * (name == "recurrence"), "out", "size", "inner"))
     x, *others, out, size, inner = kernel.word.values()
     # The distance of the arrays, as pointers to each chain in all would not fit into registers.
     itemsize, last, apart = BYTES[code], kernel.stop - 1, out - x

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backends.cpu.library.rows import by_rows, by_slices, by_stages, reduces_by_kernel
+from fdbr.backends.cpu.library.rows import SMALL, by_rows, by_slices, by_stages, reduces_by_kernel
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import Primitive, implement
 from fdbr.ops.declare.unbroadcast import accumulate
@@ -27,7 +27,7 @@ def _extreme(primitive: Primitive, ufunc: np.ufunc, function: Callable[..., Any]
         if type(x) is not np.ndarray:
             return primitive.value(xp, x, axes=axes)
         if x.nbytes < TUNING.kernel_bytes:
-            found = by_slices(ufunc, x, axes)
+            found = None if x.size < SMALL else by_slices(ufunc, x, axes)
             return ufunc.reduce(x, axes) if found is None else found
         return by_stages(function, axes, x).reshape(reduce._rest(x.shape, axes))[()]
 

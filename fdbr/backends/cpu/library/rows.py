@@ -15,9 +15,10 @@ from fdbr.core.util.threads import divide, parts
 from fdbr.ops.declare.rows import along_axes, exp_over, max_along, mean_along
 from fdbr.ops.declare.unbroadcast import accumulate
 
-__all__ = ["along_rows", "by_rows", "by_slices", "by_stages", "reduces_by_kernel"]
+__all__ = ["SMALL", "along_rows", "by_rows", "by_slices", "by_stages", "reduces_by_kernel"]
 
 _FEW = 8  # terms of a result, from which on NumPy adds them in another order
+SMALL = 1 << 7  # elements, below which to ask takes as long as to reduce
 _NARROW = 64  # adjacent results, from which on NumPy's inner loop is long enough
 _array = np.ndarray
 _largest: Any = np.maximum.reduce  # what the method ``max`` calls, without its overhead

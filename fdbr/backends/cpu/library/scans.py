@@ -152,8 +152,7 @@ def _recurrence(xp: Any, b: Any, a: Any, *, axis: int, reverse: bool) -> Any:
     if b.size >= TUNING.scan_kernel and a.dtype == b.dtype and a.shape == b.shape:
         factors = np.array(a, order="C")
         factors[(slice(None),) * axis + (0,)] = 1  # the first is not used, and may be infinite
-        is_narrow = math.prod(b.shape[axis + 1 :]) < TUNING.scan_row
-        out = (accumulated if is_narrow else _accumulated)("recurrence", b, axis, factors)
+        out = _accumulated("recurrence", b, axis, factors)
     if out is None:
         out = _columns(_recurrence_of_rows(_rows(a, axis), _rows(b, axis)), b.shape, axis)
     return np.flip(out, axis) if reverse else out

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backends.cpu import kernels
-from fdbr.backends.cpu.library.rows import by_slices
+from fdbr.backends.cpu.library.rows import SMALL, by_slices
 from fdbr.backends.cpu.tuning import TUNING
 from fdbr.core.primitive import implement
 from fdbr.ops.declare.unbroadcast import accumulate
@@ -30,6 +30,8 @@ _add_up: Any = np.add.reduce  # what the method ``sum`` calls, without its overh
 def _accumulate(value: Any, axes: Any, keepdims: bool = False) -> Any:
     if value.itemsize <= 2 and is_short(value.dtype):
         return accumulate.definition(value, axes, keepdims)
+    if value.size < SMALL:
+        return _add_up(value, axes, None, None, keepdims)
     if value.size >= TUNING.blas_sum and (found := total(value, axes)) is not None:
         return np.expand_dims(found, _axes_of(axes, value.ndim)) if keepdims else found
     found = by_slices(np.add, value, axes, keepdims)

@@ -10,13 +10,16 @@ from fdbr.core.primitive import implement
 from fdbr.ops.shape.manipulation import _broadcast_to, _diagonal, _permute, _reshape
 
 _FEW = 8  # repeats
+_MANY = 1 << 11  # elements
 _PLAIN = "?bBhHiIlLqQefdFD"  # dtypes of the buffer protocol, which `np.ndarray` can view
 
 
 @implement(_reshape.primitive, np)
 def _reshaped(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
+    if x.size < _MANY:
+        return x.reshape(to)
     repeats = x.ndim > 1 and not x.strides[-1] and x.strides[-2] and 1 < x.shape[-1] < _FEW
-    if repeats and to[-1:] != x.shape[-1:] and x.size >= TUNING.flat_indices:
+    if repeats and to[-1:] != x.shape[-1:]:
         copy = np.empty(x.shape, x.dtype)
         for i in range(x.shape[-1]):  # not in NumPy's loops of the last axis's length
             copy[..., i] = x[..., 0]

@@ -111,8 +111,6 @@ def any_known(condition: Any) -> bool:
 
     For a traced value the outcome is a guard, which a jitted function checks at each call.
     """
-    if type(condition) is np.ndarray:
-        return bool(condition.any())
     return values_of(condition) is not None and not holds(logical_not(condition))
 
 

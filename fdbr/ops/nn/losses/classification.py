@@ -225,7 +225,7 @@ def nll_loss(
     check_reduction(name, reduction)
     log_probs, labels = _scores(name, log_probs, labels, axis, "log_probs")
     check_labels(name, labels, log_probs, "log_probs")
-    labels, counted = counted_labels(name, labels, log_probs.shape[-1], ignore_index, hint="")
+    labels, counted = counted_labels(name, labels, log_probs.shape[-1], ignore_index)
     labels = beside(labels, log_probs)
     counted = None if counted is None else beside(counted, log_probs)
     return _weighted_reduction(
@@ -381,8 +381,7 @@ def _losses_of_labels(
     check_labels(name, labels, logits)
     smoothing = _smoothing(name, label_smoothing)
     weight = _class_weight(name, weight, logits)
-    hint = None if ignored is None else ""
-    labels, counted = counted_labels(name, labels, logits.shape[-1], ignored, hint)
+    labels, counted = counted_labels(name, labels, logits.shape[-1], ignored)
     counted = None if counted is None else beside(counted, logits)
     weights = None if weight is None else _weights_of(weight, beside(labels, logits), counted)
     if not smoothing:

@@ -57,19 +57,17 @@ def check_labels(name: str, labels: Any, scores: Any, what: str = "logits") -> N
         )
 
 
-def counted_labels(
-    name: str, labels: Any, classes: int, ignored: int | None, hint: str | None = None
-) -> tuple[Any, Any]:
+def counted_labels(name: str, labels: Any, classes: int, ignored: int | None) -> tuple[Any, Any]:
     """Return `checked_labels`, and which count; `None` if all do, unless that waits for a GPU."""
     if ignored is None:
-        return checked_labels(name, labels, classes, None, hint), None
+        return checked_labels(name, labels, classes), None
     is_plain = type(labels) is np.ndarray and labels.size and not 0 <= ignored < classes
     if is_plain and are_classes.host(labels, classes):  # one pass, and no label is ignored
         return labels, None
     counted = labels != ignored
     if type(counted) is np.ndarray and counted.size and counted.all():
         counted = None
-    return checked_labels(name, labels, classes, counted, hint), counted
+    return checked_labels(name, labels, classes, counted, hint=""), counted
 
 
 def checked_labels(

@@ -357,12 +357,11 @@ def _standardize(
     eps: float,
 ) -> tuple[Any, Any, Any]:
     """Normalize along ``axes``, scale and shift; return the result, the mean and the variance."""
-    weight, bias = (
-        None
-        if value is None
-        else _broadcastable(_checked_shape(function, name, value, x, places), x.ndim, places)
-        for name, value in (("weight", weight), ("bias", bias))
-    )
+    if weight is not None:
+        weight = _checked_shape(function, "weight", weight, x, places)
+        weight = _broadcastable(weight, x.ndim, places)
+    if bias is not None:
+        bias = _broadcastable(_checked_shape(function, "bias", bias, x, places), x.ndim, places)
     return _standardized(x, weight, bias, axes, eps)
 
 

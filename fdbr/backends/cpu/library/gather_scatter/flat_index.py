@@ -265,12 +265,13 @@ def _scattered_extreme(
     key, out = element_key(index, axis), np.array(x, order="C")
     ufunc = np.maximum if largest else np.minimum
     with np.errstate(invalid="ignore"):  # NumPy warns of NaN
-        if axis == 0 and (ids := _ids_of_rows(index, out.shape)) is not None:
+        many = src.size >= TUNING.flat_indices
+        if many and axis == 0 and (ids := _ids_of_rows(index, out.shape)) is not None:
             _combine_rows(ufunc, out, ids, src, include_self)
             return out
         if not include_self:
-            put_at(np, out, key, identity_of_extreme(x.dtype, np, largest))
-        if (flat := flat_index_of(out.shape, key)) is not None:
+            out[key] = identity_of_extreme(x.dtype, np, largest)
+        if many and (flat := flat_index_of(out.shape, key)) is not None:
             _combine_at(ufunc, out.reshape(-1), flat, src)
         else:
             ufunc.at(out, key, src)
@@ -282,8 +283,7 @@ def _ids_of_rows(index: Any, shape: tuple[int, ...]) -> Any:
     if index.ndim != 2 or index.strides[1] or index.shape[1] != shape[1]:
         return None
     # To sort few rows for each result takes longer.
-    many = len(index) >= 4 * shape[0] and index.size >= TUNING.flat_indices
-    return _nonnegative(index[:, 0], shape[0]) if many else None
+    return _nonnegative(index[:, 0], shape[0]) if len(index) >= 4 * shape[0] else None
 
 
 def _combine_rows(ufunc: np.ufunc, out: Any, ids: Any, rows: Any, include_self: bool) -> None:
