@@ -139,7 +139,7 @@ class Walk:
                 names = [name for name in self.names if name in there]
                 if (self._by_name and kind) or (self.any_name and kind == "instance"):
                     names += [name for name in there if name[:2] != "__"]
-                for name in names:
+                for name in sorted(names):
                     self._watch(holder, name, path)
         self._finish()
 
@@ -153,7 +153,7 @@ class Walk:
             if names := names - own.keys():
                 self.absent.append((own, frozenset(names)))
             self.growing += [own] if self._by_name else []
-        for cls in self._libraries:
+        for cls in sorted(self._libraries, key=lambda owner: owner.__name__):
             self._refuse(refusals.impure_method(cls, self.names))
         if self._by_name:  # for example `getattr(time, name)`
             self._refuse(self._unwatched)
@@ -255,7 +255,7 @@ class Walk:
             self._watch(fixed, name, path)
         self._named += [(fixed, _NAMED, path, ""), (own, own, path, "function")]
         self._probed.append((fixed, own, path))
-        for name in found.variables:
+        for name in sorted(found.variables):  # so that reports name the same object each time
             self._watch(space, name)
             if name not in space:
                 self._watch(function.__builtins__, name)
