@@ -129,7 +129,7 @@ def hidden_state(value: Any) -> str:
 
     >>> hidden_state([1.0]), hidden_state(collections.Counter("ab"))
     ('', '')
-    >>> hidden_state(ctypes.c_int(1))
+    >>> hidden_state(bytearray())
     'which hides its state in C code'
     """
     kind = type(value)
