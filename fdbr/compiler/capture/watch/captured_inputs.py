@@ -79,22 +79,6 @@ def dict_of(value: Any) -> dict[str, Any] | None:
     return found if is_a(found, dict) else None
 
 
-def read(holder: Any, name: Any) -> Any:
-    """Return what a holder binds to a name or an index; `MISSING` if nothing."""
-    if type(holder) is CellType:
-        try:
-            return holder.cell_contents
-        except ValueError:  # the cell is empty
-            return MISSING
-    if is_a(holder, type):
-        return vars(holder).get(name, MISSING)
-    if is_a(holder, dict):
-        return dict.get(holder, name, MISSING)
-    if is_a(holder, list):
-        return list.__getitem__(holder, name) if name < len(holder) else MISSING
-    return holder.get(name, MISSING)
-
-
 @attrs.frozen(eq=False)
 class CapturedInput:
     """A name or index in a cell, dict, list, class, or `Attributes`, and how it was reached."""
@@ -112,9 +96,23 @@ class CapturedInput:
         return text_of(self.path)
 
     def get(self) -> Any:
-        """Return its value."""
-        holder = self.holder  # the most frequent holders first, as each call reads inputs
-        return holder.get(self.name, MISSING) if type(holder) is dict else read(holder, self.name)
+        """Return its value; `MISSING` if it is not bound."""
+        holder, name = self.holder, self.name
+        kind = type(holder)
+        if kind is dict:  # the most frequent holders come first
+            return holder.get(name, MISSING)
+        if kind is CellType:
+            try:
+                return holder.cell_contents
+            except ValueError:  # the cell is empty
+                return MISSING
+        if issubclass(kind, type):
+            return vars(holder).get(name, MISSING)
+        if issubclass(kind, dict):
+            return dict.get(holder, name, MISSING)
+        if issubclass(kind, list):
+            return list.__getitem__(holder, name) if name < len(holder) else MISSING
+        return holder.get(name, MISSING)
 
     def put(self, value: Any) -> None:
         """Set its value."""

@@ -288,7 +288,7 @@ class RandomStates:
     """The states of some random generators, and of the global ones of NumPy and Python."""
 
     def __init__(self, generators: Iterable[Any]) -> None:
-        everywhere: Any = {"np.random": np.random.mtrand._rand, "random": random._inst}  # type: ignore[attr-defined]
+        everywhere: Any = {"np.random": np.random.mtrand._rand, "random": random._inst}
         own = [(f"a {type(generator).__name__}", generator) for generator in generators]
         self._states = [(name, g, _state(g)) for name, g in [*everywhere.items(), *own]]
 

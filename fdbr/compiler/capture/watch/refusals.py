@@ -7,6 +7,7 @@ modules of the standard library and some of NumPy.
 import collections
 import ctypes
 import functools
+import inspect
 import mmap
 import random
 import sys
@@ -83,7 +84,7 @@ _IMMUTABLE = frozenset(
 # C classes with attributes and items that guards compare.
 _WATCHED = {object, int, float, complex, str, bytes, tuple, frozenset, dict, list, set, np.generic}
 _WATCHED |= {collections.deque, collections.OrderedDict, collections.defaultdict}
-_WATCHED |= {types.SimpleNamespace, types.ModuleType, functools.partial}
+_WATCHED |= {types.SimpleNamespace, types.ModuleType, functools.partial, inspect.BoundArguments}
 _C_PARTS = {types.MethodDescriptorType, types.WrapperDescriptorType}
 _C_PARTS |= {types.ClassMethodDescriptorType, types.GetSetDescriptorType}
 _OF_PYTHON = frozenset({"__dict__", "__weakref__"})  # descriptors that `class` statements make
@@ -104,6 +105,8 @@ def is_library(owner: Any) -> bool:
     """Return whether globals, or a class, belong to a module of a library."""
     if is_a(owner, type):
         name = str(owner.__module__)
+        if name == "builtins":  # the most frequent one
+            return True
         owner = vars(sys.modules[name]) if name in sys.modules else {"__name__": name}
     return is_standard(owner) or str(owner.get("__file__", "")).startswith(_INSTALLED)
 
@@ -126,7 +129,7 @@ def hidden_state(value: Any) -> str:
 
     >>> hidden_state([1.0]), hidden_state(collections.Counter("ab"))
     ('', '')
-    >>> hidden_state(ctypes.c_int(1))
+    >>> hidden_state(bytearray())
     'which hides its state in C code'
     """
     kind = type(value)

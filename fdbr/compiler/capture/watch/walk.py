@@ -29,7 +29,6 @@ from fdbr.compiler.capture.watch.captured_inputs import (
     Key,
     Path,
     dict_of,
-    read,
     slots_of,
     text_of,
 )
@@ -140,7 +139,7 @@ class Walk:
                 names = [name for name in self.names if name in there]
                 if (self._by_name and kind) or (self.any_name and kind == "instance"):
                     names += [name for name in there if name[:2] != "__"]
-                for name in names:
+                for name in sorted(names):
                     self._watch(holder, name, path)
         self._finish()
 
@@ -154,7 +153,7 @@ class Walk:
             if names := names - own.keys():
                 self.absent.append((own, frozenset(names)))
             self.growing += [own] if self._by_name else []
-        for cls in self._libraries:
+        for cls in sorted(self._libraries, key=lambda owner: owner.__name__):
             self._refuse(refusals.impure_method(cls, self.names))
         if self._by_name:  # for example `getattr(time, name)`
             self._refuse(self._unwatched)
@@ -168,7 +167,7 @@ class Walk:
         for base in type.mro(cls):
             if not is_library(base):
                 self._add(base, _named(base))
-            elif base not in self._libraries:
+            elif base.__module__ != "builtins" and base not in self._libraries:
                 self._libraries.add(base)
                 values = {name for name, part in vars(base).items() if not _is_method(part)}
                 self._named.append((base, values, _named(base), ""))
@@ -176,9 +175,9 @@ class Walk:
     def _watch(
         self, holder: Any, name: Any, above: Path = None, form: str = ".{}", visit: bool = True
     ) -> None:
-        variable = CapturedInput(holder, name, (above, form, name))
-        if variable.key not in self.variables and variable.key not in self._inputs:
-            self.variables[variable.key] = variable
+        key = (holder.identity if type(holder) is Attributes else id(holder)), name
+        if key not in self.variables and key not in self._inputs:
+            variable = self.variables[key] = CapturedInput(holder, name, (above, form, name))
             if visit:
                 self._add(variable.get(), variable.path)
 
@@ -231,7 +230,7 @@ class Walk:
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if not is_ours(space):
                 self._watch(cell, name)
-            elif (held := read(cell, name)) is not MISSING:
+            elif (held := CapturedInput(cell, name, None).get()) is not MISSING:
                 # A dict that fdbr made is not watched itself; its values may be the user's.
                 for part in held.values() if type(held) is dict else (held,):
                     self._add(part, (None, "{}", name))
@@ -256,10 +255,10 @@ class Walk:
             self._watch(fixed, name, path)
         self._named += [(fixed, _NAMED, path, ""), (own, own, path, "function")]
         self._probed.append((fixed, own, path))
-        for name in found.variables:
+        for name in sorted(found.variables):  # so that reports name the same object each time
             self._watch(space, name)
             if name not in space:
-                self._watch(function.__builtins__, name)
+                self._watch(function.__builtins__, name)  # type: ignore[attr-defined]
         for module, level in found.modules:
             with contextlib.suppress(ImportError, TypeError, ValueError):  # the import fails, too
                 whole = "." * level + module
