@@ -5,6 +5,7 @@ operations on NumPy's arrays have placeholders, which load the module.  Its impl
 installed together when the module is complete, so no thread runs a half-defined implementation.
 """
 
+import atexit
 import concurrent.futures.thread  # noqa: F401  # see `_complete`
 import importlib
 import os
@@ -15,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["announce", "finish", "first_use", "load", "load_compiler", "when_loaded"]
+__all__ = ["announce", "at_exit", "finish", "first_use", "load", "load_compiler", "when_loaded"]
+
+np.zeros(1).sum()  # NumPy imports a module at the first sum, and none can be imported at exit
 
 _announced: dict[Any, str] = {}  # by array module, until the implementations are installed
 _compilers: dict[Any, str] = {}
@@ -23,6 +26,16 @@ _begun: set[Any] = set()
 _waiting: dict[Any, list[Callable[[], None]]] = {}
 _placeholders: list["_Placeholder"] = []
 _lock = threading.Lock()  # is never held while something is imported
+
+
+at_exit: list[Callable[[], None]] = []
+"""What modules that are loaded later do at exit; Python calls no handler that is registered then."""
+
+
+@atexit.register
+def _leave() -> None:
+    for action in at_exit:
+        action()
 
 
 class _Placeholder:

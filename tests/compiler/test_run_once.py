@@ -275,7 +275,7 @@ def _far(left):
 
 
 @pytest.mark.parametrize("make", [_set_up, _popping, _text, _far])
-def test_reproducible_calls_give_the_same_bits_though_the_function_is_run(make):
+def test_calls_give_the_same_bits_though_the_function_is_run(make):
     jitted = fdbr.jit(make(list(range(1000))))
     values = np.linspace(0.0, 1.0, 10_000)
     assert len({float(jitted(values)).hex() for _ in range(CALLS)}) == 1

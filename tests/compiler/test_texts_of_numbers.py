@@ -60,11 +60,10 @@ def outcome(f, n):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("compile", ["now", "when it pays"])
 @pytest.mark.parametrize("numbers", [(3, 4, 5), (3.0, 4.5), (True, False), tuple(np.arange(3, 6))])
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_jitted_function_makes_the_text_of_each_number(name, numbers, compile):
-    jitted = fdbr.jit(TEXTS[name], compile=compile)
+def test_a_jitted_function_makes_the_text_of_each_number(name, numbers):
+    jitted = fdbr.jit(TEXTS[name])
     for n in (*numbers, *numbers):
         expected = outcome(TEXTS[name], n)
         found = outcome(jitted, n)

@@ -135,7 +135,7 @@ thread.join()
 
 def test_a_jitted_function_may_be_the_first_to_use_a_part():
     program = """
-@fdbr.jit(reproducible=True, check=1)
+@fdbr.jit(check=1)
 def f(x):
     total, _ = fdbr.scan(lambda c, a: (c + ops.softplus(a), None), 0.0, x)
     density = fdbr.distributions.Normal(0.0, 1.0).log_prob(x)

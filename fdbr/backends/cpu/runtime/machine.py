@@ -4,7 +4,6 @@ Machine code is cached in memory, and on disk under the user's cache directory, 
 version of LLVM, and the processor.
 """
 
-import atexit
 import contextlib
 import ctypes
 import functools
@@ -21,6 +20,7 @@ from typing import Any
 
 from fdbr.backends.cpu.runtime import scalars
 from fdbr.backends.cpu.runtime.workers import BusyError, compute, finish, gate
+from fdbr.core.loading import at_exit
 
 try:
     import fcntl
@@ -65,12 +65,14 @@ class Owner:
 _owners: weakref.WeakSet[Owner] = weakref.WeakSet()
 
 
-@atexit.register
 def _leave() -> None:
     """Detach all engines at exit, so that the operating system frees the code with the process."""
     finish()
     for owner in list(_owners):
         owner.engine.detach()
+
+
+at_exit.append(_leave)
 
 
 class Address(int):
