@@ -29,7 +29,7 @@ _lock = threading.Lock()  # is never held while something is imported
 
 
 at_exit: list[Callable[[], None]] = []
-"""What modules that are loaded later do at exit; Python calls no handler that is registered then."""
+"""Actions at exit of modules that load late, perhaps at exit, when `atexit` takes no handlers."""
 
 
 @atexit.register

@@ -1,6 +1,6 @@
 """Texts, bytes and sequences made of a traced Python number are those of the number."""
 
-# ruff: noqa: UP031, UP032
+# ruff: noqa: UP031
 
 import string
 
