@@ -30,7 +30,7 @@ from fdbr.compiler.ir.program import Guard, Instruction, Program, is_variable, u
 from fdbr.core.array_modules import copy_of, is_a, is_array, to_numpy
 from fdbr.core.effects import without_effects
 from fdbr.core.tracer import Tracer
-from fdbr.errors.checks import describe, is_interrupt
+from fdbr.errors.checks import describe, recoverable
 from fdbr.transforms import harvest
 
 __all__ = ["Checked"]
@@ -188,9 +188,7 @@ class _Check:
             desired, structure = self._run_itself(moving)
             if held:  # what this run appended to a log is no reason for another trace
                 captures.accept_containers()
-        except Exception as error:
-            if is_interrupt(error):
-                raise
+        except recoverable() as error:
             why = f"the function itself raises {type(error).__name__}: {error}"
             raise self._error(why, moving, None) from error
         if structure != form:
@@ -254,9 +252,7 @@ class _Check:
         for _ in range(_MOVES):
             try:
                 moved = self._run_itself([_moved(leaf, rng, unit) for leaf in moving])[0]
-            except Exception as error:  # the neighbouring point may be outside of the domain
-                if is_interrupt(error):
-                    raise
+            except recoverable():  # the neighbouring point may be outside of the domain
                 continue
             if i < len(moved) and not _difference(found, moved[i], unit):
                 return True
@@ -281,9 +277,7 @@ class _Check:
             with without_effects():
                 exact = steps()[i]
                 distances = [_distance(steps(rounded)[i], exact) for _ in range(_MOVES)]
-        except Exception as error:  # a step has no value for the moved results
-            if is_interrupt(error):
-                raise
+        except recoverable():  # a step has no value for the moved results
             return 0.0
         return max((d for d in distances if d < math.inf), default=0.0)
 
@@ -319,9 +313,7 @@ class _Check:
         try:
             with without_effects():
                 found = interpret(self.trace.raw, moving)[: len(desired)]
-        except Exception as error:
-            if is_interrupt(error):
-                raise
+        except recoverable():
             return False
         unit = _rounding(self.trace.raw)
         return not any(_difference(*pair, unit) for pair in zip(found, desired, strict=True))
@@ -331,9 +323,7 @@ class _Check:
         try:
             with disable_jit(), without_effects():
                 program = self._traced_again(moving)
-        except Exception as error:
-            if is_interrupt(error):
-                raise
+        except recoverable() as error:
             return f"It cannot be traced again, which raises {type(error).__name__}: {error}"
         if program is None:
             return ""

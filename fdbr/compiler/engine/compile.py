@@ -19,7 +19,7 @@ from fdbr.compiler.ir.program import Fused, Instruction, Program
 from fdbr.compiler.passes import PASSES
 from fdbr.compiler.passes.fuse_updates import fuse_updates
 from fdbr.compiler.passes.schedule_guards import schedule_guards
-from fdbr.errors.checks import is_interrupt, name_of
+from fdbr.errors.checks import name_of, recoverable
 
 __all__ = ["Code"]
 
@@ -115,16 +115,16 @@ class Code:
 
         return interpreting
 
-    @collecting_seldom()
     def compile(self) -> None:
         """Run the passes and generate code, unless that has been done."""
         if self.compiled:
             return
         start = time.perf_counter()
         try:
-            program = _run_passes(self.program, self._passes)
-            with _naming_part("the generation of code"):
-                code: Any = backend_of(program).generate(program, self._products)
+            with collecting_seldom():
+                program = _run_passes(self.program, self._passes)
+                with _naming_part("the generation of code"):
+                    code: Any = backend_of(program).generate(program, self._products)
             for body in _loop_bodies(program):
                 body.compile()
         except _DefectError as error:
@@ -190,9 +190,7 @@ def _naming_part(part: str) -> Iterator[None]:
     """Name the part of the compiler in which an error was raised."""
     try:
         yield
-    except Exception as error:
-        if is_interrupt(error):
-            raise
+    except recoverable() as error:
         raise _DefectError(f"{part} raised {type(error).__name__}: {error}") from error
 
 

@@ -18,6 +18,7 @@ from fdbr.compiler.capture.signature import flatten_arguments, sign, unflatten_a
 from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.donation import Donation
+from fdbr.compiler.engine.garbage_collection import collecting_seldom
 from fdbr.compiler.engine.lookup import Cache, failure_of, is_meant
 from fdbr.compiler.engine.outputs import published
 from fdbr.compiler.engine.pullback import DeclinedError, Differentiated, Form
@@ -30,8 +31,9 @@ from fdbr.core.collective_log import log_of_collectives, rewind
 from fdbr.core.effects import Callbacks, without_effects
 from fdbr.core.observation import hook
 from fdbr.core.tracer import Tracer, follows_runs, running
-from fdbr.errors.checks import is_interrupt, named_as
+from fdbr.errors.checks import is_interrupt, named_as, recoverable
 from fdbr.errors.public import public
+from fdbr.errors.tracebacks import hide_frames
 from fdbr.transforms import harvest
 
 __all__ = ["Jitted", "disable_jit"]
@@ -102,19 +104,23 @@ class Jitted(Generic[P, R]):
             result = watch.jitted(self, args, kwargs)
             if result is not NotImplemented:
                 return result
-        if harvest.are_collected():
-            return self._call_harvested(args, kwargs)
-        stub, entry, trace = self._last
-        result = stub(args, kwargs)
-        while type(result) is GuardFailure:  # this call needs another trace than the last one
-            if result is not NO_FIT:
-                trace = trace.after(result, entry.traces)
-            if result is NO_FIT or trace not in entry.traces or trace.stub is None:
-                return self._call_any(args, kwargs)
-            entry.add(trace)
-            self._last = trace.stub, entry, trace
-            result = trace.stub(args, kwargs)
-        return result
+        try:
+            if harvest.are_collected():
+                return self._call_harvested(args, kwargs)
+            stub, entry, trace = self._last
+            result = stub(args, kwargs)
+            while type(result) is GuardFailure:  # this call needs another trace than the last one
+                if result is not NO_FIT:
+                    trace = trace.after(result, entry.traces)
+                if result is NO_FIT or trace not in entry.traces or trace.stub is None:
+                    return self._call_any(args, kwargs)
+                entry.add(trace)
+                self._last = trace.stub, entry, trace
+                result = trace.stub(args, kwargs)
+            return result
+        except recoverable() as error:
+            hide_frames(error)
+            raise
 
     def _call_harvested(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run with harvested marks: the programs return them as further outputs."""
@@ -249,7 +255,8 @@ class Jitted(Generic[P, R]):
         with Callbacks() as callbacks:
             with without_effects() if rehearsed else contextlib.nullcontext():
                 try:
-                    found = self._cache.capture(entry, run, leaves, structure)
+                    with collecting_seldom():
+                        found = self._cache.capture(entry, run, leaves, structure)
                 except Exception as error:
                     if not runs or is_meant(error):
                         raise
@@ -287,9 +294,7 @@ class Jitted(Generic[P, R]):
             rewind()
             try:
                 outs = code.run_or_step(*moving)
-            except Exception as error:  # the function raises a better one; or a kernel rounds
-                if is_interrupt(error):
-                    raise
+            except recoverable():  # the function raises a better one; or a kernel rounds
                 callbacks.begin_anew()
                 return self._call_function(call)
             return tree.unflatten(form, published(outs, moving))

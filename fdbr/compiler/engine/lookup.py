@@ -1,12 +1,11 @@
 """All traces of a jitted function: how they are looked up, captured and evicted."""
 
-import contextlib
 import functools
 import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -26,13 +25,12 @@ from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace
 from fdbr.compiler.capture.tracing import Captured, capture
 from fdbr.compiler.capture.watch.captured_inputs import CapturedInput, Key
 from fdbr.compiler.capture.watch.captures import Captures, ImpureError, RandomStates
-from fdbr.compiler.engine.garbage_collection import collecting_seldom
 from fdbr.compiler.engine.specialization import MANY_SIZES, TWICE, Specialization
 from fdbr.core.array_modules import has_method
 from fdbr.core.collective_log import collectives_are_refused, rewind
 from fdbr.core.effects import effects_are_had
 from fdbr.core.tracer import EscapedTracerError
-from fdbr.errors.checks import is_interrupt, is_refusal, name_of
+from fdbr.errors.checks import is_interrupt, is_refusal, name_of, recoverable
 
 __all__ = ["Cache", "failure_of", "is_meant"]
 
@@ -141,14 +139,15 @@ class Cache:
         """
         try:
             if entry.inputs:
-                with suppress_errors():
+                try:
                     whole = entry.with_inputs(run)
                     found = self._capture_once(entry, whole, leaves, structure)
-                    if found is not None:
-                        if found[0].obstacle:
-                            entry.withdraw_inputs()
-                        return self._record_outcome(entry, found)
-                entry.withdraw_inputs()
+                except recoverable():
+                    found = None
+                if found is None or found[0].obstacle:
+                    entry.withdraw_inputs()
+                if found is not None:
+                    return self._record_outcome(entry, found)
             found = self._capture_once(entry, run, leaves, structure)
         except AbandonedError as error:
             if effects_are_had() or collectives_are_refused():
@@ -172,7 +171,6 @@ class Cache:
                 entry.skip(why)
         return found
 
-    @collecting_seldom()
     def _capture_once(
         self,
         entry: Specialization,
@@ -268,16 +266,6 @@ def is_meant(error: Exception) -> bool:
     """
     meant = isinstance(error, ImpureError | EscapedTracerError) or is_refusal(error)
     return meant or is_interrupt(error)
-
-
-@contextlib.contextmanager
-def suppress_errors() -> Iterator[None]:
-    """Suppress the errors of a run; the errors of signal handlers pass."""
-    try:
-        yield
-    except Exception as error:
-        if is_interrupt(error):
-            raise
 
 
 def failure_of(error: Exception) -> str:

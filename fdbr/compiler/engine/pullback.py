@@ -14,6 +14,7 @@ from fdbr import tree
 from fdbr.compiler.capture.signature import sign, unflatten_arguments
 from fdbr.compiler.engine.compile import Code
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
+from fdbr.compiler.engine.garbage_collection import collecting_seldom
 from fdbr.compiler.engine.lookup import Cache, failure_of, is_meant
 from fdbr.compiler.engine.outputs import published
 from fdbr.compiler.engine.partition import Partition
@@ -26,7 +27,7 @@ from fdbr.core.higher_order import HigherOrder
 from fdbr.core.ownership import retain_from
 from fdbr.core.tape import ReverseTracer
 from fdbr.core.tracer import Trace, Tracer
-from fdbr.errors.checks import is_interrupt
+from fdbr.errors.checks import recoverable
 from fdbr.transforms.vjp import vjp
 
 __all__ = ["DeclinedError", "Differentiated", "Form"]
@@ -124,9 +125,9 @@ class Differentiated:
             moving = [_kept(trace, value) for value in entry.moving_leaves(values)]
             try:
                 outs = compiled and compiled.code.run_or_step(*moving)
-            except Exception as error:  # a kernel may round otherwise; or the function raises it
-                if is_interrupt(error):
-                    raise
+            except (
+                recoverable()
+            ) as error:  # a kernel rounds otherwise, or the function raises it
                 entry.skip(f"a replay raised {type(error).__name__}")
                 raise DeclinedError from error
         if compiled is None:
@@ -150,10 +151,8 @@ class Differentiated:
 
         flat.__qualname__ = self.cache.name
         partition = Partition(flat, self.mine, used)
-        with (
-            without_effects(),
-            refusing_collectives(),
-        ):  # the program runs next, or the function itself
+        # The program runs next, or the function itself.
+        with without_effects(), refusing_collectives(), collecting_seldom():
             try:
                 captured = self.cache.capture(
                     entry,
@@ -207,9 +206,7 @@ class Differentiated:
             seeds = [_seed(ct, kind) for ct, kind in pairs if kind is not None]
             try:
                 return self._spread(partition, form.code.run_or_step(*residuals, *seeds))
-            except Exception as error:  # the function itself raises it better
-                if is_interrupt(error):
-                    raise
+            except recoverable():  # the function itself raises it better
                 return self._vjp_of_function(partition, cotangents)
 
         return vjp_of_call

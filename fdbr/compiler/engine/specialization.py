@@ -10,7 +10,7 @@ from fdbr.compiler.capture.watch.constants import first_changed
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.core.collective_log import rewind
-from fdbr.errors.checks import describe, is_interrupt
+from fdbr.errors.checks import describe, recoverable
 
 __all__ = ["MANY_SIZES", "STORM", "TWICE", "Specialization"]
 
@@ -249,9 +249,7 @@ class Specialization:
                 path = repr((*trace.answers[: failure.index], failure.answer))
                 trace = trace.after(failure, traces)
                 continue
-            except Exception as error:  # the original function raises a better one
-                if is_interrupt(error):
-                    raise
+            except recoverable() as error:  # the original function raises a better one
                 self.skip(f"a replay raised {type(error).__name__}")
                 return None, None, "", ""
             trace.counter[0] += 1

@@ -23,7 +23,7 @@ from fdbr.compiler.ir.blocks import ALONE
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Fused, Program, Small, Variable, is_variable
 from fdbr.core.array_modules import is_array, protect
-from fdbr.errors.checks import is_interrupt
+from fdbr.errors.checks import is_interrupt, recoverable
 from fdbr.pytrees.classes import fields_of
 from fdbr.pytrees.flatten_cache import forget
 from fdbr.pytrees.locking import SMALL, record_locked
@@ -119,6 +119,7 @@ class _Writer:
             GuardFailure=GuardFailure,
             exact=exact,
             is_interrupt=is_interrupt,
+            recoverable=recoverable,
             ndarray=np.ndarray,
             no_fit=NO_FIT,
             protect=protect,
@@ -223,9 +224,8 @@ class _Writer:
             self.lines += [
                 "try:",
                 *(f" if {condition}: return no_fit" for condition in conditions),
-                "except ValueError as error:",  # an empty closure cell raises it
-                " if is_interrupt(error): raise",
-                " return no_fit",
+                # An empty closure cell raises it, and so may the handler of a signal.
+                "except recoverable(): return no_fit",
             ]
 
     def run(self, compiled: CompiledTrace, donation: Donation) -> list[str]:
@@ -239,9 +239,7 @@ class _Writer:
             self.lines += [
                 f"try: {left} = {run}({', '.join(self.moving)})",
                 "except GuardFailure as failure: return failure",
-                "except Exception as error:",  # the original function raises a better one
-                " if is_interrupt(error): raise",
-                " return no_fit",
+                "except recoverable(): return no_fit",  # the function itself raises a better error
             ]
         self.lines.append(f"{counter}[0] += 1")
         return outs
