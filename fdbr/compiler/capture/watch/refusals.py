@@ -24,7 +24,7 @@ from fdbr.core.array_modules import has_method, is_a
 __all__ = ["hidden_state", "impure_function", "impure_method", "is_immutable", "is_library"]
 __all__ += ["is_ours", "is_standard", "unwatched_array"]
 
-_LIBRARIES = sys.stdlib_module_names | {"fdbr"}
+_LIBRARIES = sys.stdlib_module_names | {"fdbr", "pybind11_builtins"}
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
 
 # Modules of the standard library with functions that depend on their arguments, and their C parts.

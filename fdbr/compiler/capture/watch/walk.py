@@ -348,6 +348,8 @@ class Walk:
         elif is_a(value, np.ufunc):
             if set("".join(value.types)) <= set("O->"):
                 self._refuse(f"it can call {value.__name__}, a ufunc of a Python function")
+        elif type(value) is np.vectorize:  # it keeps ufuncs of its function, as distributions do
+            self._watch(vars(value), "pyfunc", path)
         elif is_array(value) and not is_a(value, np.void):
             pass  # another array module's arrays are compared with copies
         elif value is sys.stdout or value is sys.stderr:
