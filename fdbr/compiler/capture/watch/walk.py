@@ -258,7 +258,7 @@ class Walk:
         for name in sorted(found.variables):  # so that reports name the same object each time
             self._watch(space, name)
             if name not in space:
-                self._watch(function.__builtins__, name)  # type: ignore[attr-defined]
+                self._watch(function.__builtins__, name)
         for module, level in found.modules:
             with contextlib.suppress(ImportError, TypeError, ValueError):  # the import fails, too
                 whole = "." * level + module
