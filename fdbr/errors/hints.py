@@ -59,10 +59,12 @@ def advise(error: Exception, refused: Exception | None = None) -> Exception:
 
 def _hidden(error: BaseException) -> Exception | None:
     """Return the error of a traced value from which another error follows."""
-    cause = error.__cause__ or error.__context__
-    while cause is not None and not (isinstance(cause, Exception) and is_refusal(cause)):
-        cause = cause.__cause__ or cause.__context__
-    return cause
+    seen: list[BaseException | None] = [None, error]  # errors may follow from each other
+    while (cause := seen[-1].__cause__ or seen[-1].__context__) not in seen:  # type: ignore[union-attr]
+        if isinstance(cause, Exception) and is_refusal(cause):
+            return cause
+        seen.append(cause)
+    return None
 
 
 def _hides_errors(error: Exception) -> bool:

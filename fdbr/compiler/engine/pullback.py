@@ -125,9 +125,7 @@ class Differentiated:
             moving = [_kept(trace, value) for value in entry.moving_leaves(values)]
             try:
                 outs = compiled and compiled.code.run_or_step(*moving)
-            except (
-                recoverable()
-            ) as error:  # a kernel rounds otherwise, or the function raises it
+            except recoverable() as error:  # a kernel rounds otherwise, or the function raises it
                 entry.skip(f"a replay raised {type(error).__name__}")
                 raise DeclinedError from error
         if compiled is None:
