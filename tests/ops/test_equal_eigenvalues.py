@@ -255,7 +255,11 @@ def test_a_difference_of_rounding_errors_does_not_make_a_wrong_number(gap):
 
     found = fdbr.grad(value)(x)
     desired = fdbr.grad(lambda x: ops.sum(c * linalg.expm(hermitian(x))))(x)
-    assert is_right_or_nan(found, desired, 1e-10 / max(gap, 1e-9) / 1e-4, float)
+    # Rounding errors of eigenvalues are divided by the gap; which ones depends on the processor.
+    known = ~np.isnan(found)
+    assert_allclose(
+        found[known], desired[known], rtol=0, atol=1e-9 + 50 * np.finfo(float).eps / gap
+    )
     assert np.isnan(found).all() == (gap < 2e-14)
 
 
