@@ -13,22 +13,39 @@ __all__ = [
     "without_effects",
 ]
 
-_silent: ContextVar[bool] = ContextVar("silent", default=False)
+
+class Silence:
+    """A trial run without side effects.
+
+    Attributes
+    ----------
+    suppressed
+        Whether the run has reached a side effect.
+    """
+
+    suppressed = False
+
+
+_silence: ContextVar[Silence | None] = ContextVar("silence", default=None)
 
 
 @contextlib.contextmanager
-def without_effects() -> Iterator[None]:
+def without_effects() -> Iterator[Silence]:
     """Suppress side effects in a trial run that will be repeated."""
-    token = _silent.set(True)
+    silence = Silence()
+    token = _silence.set(silence)
     try:
-        yield
+        yield silence
     finally:
-        _silent.reset(token)
+        _silence.reset(token)
 
 
 def effects_are_had() -> bool:
     """Whether operations that run now have their side effects."""
-    return not _silent.get()
+    silence = _silence.get()
+    if silence is not None:
+        silence.suppressed = True
+    return silence is None
 
 
 class Callbacks:
@@ -69,7 +86,7 @@ _callbacks: ContextVar[Callbacks | None] = ContextVar("callbacks", default=None)
 
 def callback_is_due() -> bool:
     """Whether to call a callback now; the answer yes counts as the call."""
-    if _silent.get():
+    if not effects_are_had():
         return False
     callbacks = _callbacks.get()
     return callbacks is None or callbacks.is_due()

@@ -192,7 +192,7 @@ class Primitive:
         if not isinstance(error, EXPLAINED) or is_refusal(error) or is_users(error):
             return error
         error = unexplained(error)
-        if str(error).startswith("fdbr."):
+        if str(error).startswith(("fdbr.", "scipy.special.")):
             return error
         operands = ", ".join(describe(arg) for arg in args)
         # An error that is made from a message only.

@@ -168,10 +168,8 @@ def test_reasons_why_a_library_is_absent(monkeypatch):
     with pytest.raises(libraries.AbsentError, match="not installed: pip install a_library"):
         libraries.start("absent", workloads.load("mlp"), None, 2)
     assert libraries.version("absent") is None
-    monkeypatch.delattr(fdbr, "jit", raising=False)
-    tiny = workloads.load("mlp")
     with pytest.raises(libraries.AbsentError, match="this version of fdbr has no jit"):
-        libraries.start("fdbr.jit", tiny, tiny.TINY, 2)
+        libraries._fdbr_jit(object(), lambda: None)
 
 
 def test_ratios_are_to_the_fastest_peer():

@@ -149,5 +149,5 @@ def test_errors_of_others_that_c_discards_go_to_the_hook_before(monkeypatch):
     monkeypatch.setattr("fdbr.core.tracer_methods._other_hook", seen.append)
     monkeypatch.setattr(sys, "unraisablehook", tracer_methods._note_discarded)
     callback = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(lambda x: "no number")
-    assert fdbr.grad(lambda a: a * callback(2.0))(1.0) == 0.0
+    fdbr.grad(lambda a: a * callback(2.0))(1.0)  # ctypes gives any number then
     assert [type(one.exc_value) for one in seen] == [TypeError]

@@ -253,7 +253,7 @@ class Jitted(Generic[P, R]):
         rehearsed = not runs or follows_runs()
         failure: Exception | None = None
         with Callbacks() as callbacks:
-            with without_effects() if rehearsed else contextlib.nullcontext():
+            with without_effects() if rehearsed else contextlib.nullcontext() as silence:
                 try:
                     with collecting_seldom():
                         found = self._cache.capture(entry, run, leaves, structure)
@@ -271,8 +271,10 @@ class Jitted(Generic[P, R]):
                 return self._call_function(call) if runs else None
             captured, captures = found
             if captured.obstacle:
-                if rehearsed:
-                    return self._call_function(call) if runs else None
+                if not runs:
+                    return None
+                if silence is not None and silence.suppressed:
+                    return self._call_function(call)
                 return tree.unflatten(form, captured.result)
             captured.result.clear()  # memory that the compiled code may take
             positions = range(len(leaves)) if entry.moving is None else entry.moving

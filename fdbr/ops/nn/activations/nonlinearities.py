@@ -196,7 +196,8 @@ def selu(x: ArrayLike, /) -> Array:
     >>> round(ops.selu(1.0), 6)
     1.050701
     """
-    x = floating(x)  # `expm1` of small integers has 16 bits, and their product with a scale 64
+    if hasattr(x, "dtype"):  # `expm1` of small integers has 16 bits, their product with a scale 64
+        x = floating(x)
     return _elu(x, above=_SELU_SCALE, scale=_SELU_SCALE * _SELU_ALPHA, alpha=1.0)
 
 
