@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-import fdbr
 from benchmarks import (
     __main__,
     chart,
