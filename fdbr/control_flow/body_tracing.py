@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 
-_INTERPRETED = 1 << 14
-"""Steps of an eager loop that are interpreted before its body is compiled.
+_INTERPRETED = 1024
+"""Iterations of an eager loop that are interpreted before its body is compiled.
 
-They take about as long as the compilation of a small body.
+Compiling a step takes about as long as interpreting it some hundred times.
 """
 
 
@@ -293,14 +293,14 @@ class Body:
         return self._steps
 
     def code(self, leaves: Sequence[Any], runs: int = 0) -> Code:
-        """Return the compiled body; in an eager loop it is interpreted for the first steps.
+        """Return the compiled body; an eager loop interprets it in the first iterations.
 
-        If it will run so often that it would be compiled, it is compiled before the first run.
+        If it will have more ``runs`` than these, it is compiled before the first one.
         """
         if self._code is None:
-            program = self.captured(leaves)
-            is_long = runs * len(program.steps) >= _INTERPRETED
-            self._code = Code(program, interpreted=0 if self.compiled or is_long else _INTERPRETED)
+            at_once = self.compiled or runs >= _INTERPRETED
+            interpreted = 0 if at_once else _INTERPRETED
+            self._code = Code(self.captured(leaves), interpreted=interpreted)
         return self._code
 
 

@@ -41,7 +41,7 @@ class Code:
     products
         Whether kernels may compute small matrix products, and steps that no pass has fused.
     interpreted
-        The number of steps that are interpreted before the program is compiled.  It counts steps
+        The number of runs that are interpreted before the program is compiled.  It counts runs
         rather than seconds, so that equal calls give equal bits.
 
     Attributes
@@ -86,7 +86,7 @@ class Code:
         self.seconds = 0.0
         self.defect = ""
         if interpreted:
-            self.run = self._interpreting(interpreted // max(len(program.steps), 1))
+            self.run = self._interpreting(interpreted)
         else:
             self.compile()
 

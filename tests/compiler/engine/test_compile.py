@@ -132,7 +132,7 @@ def test_the_first_call_has_the_bits_of_all_others() -> None:
 def test_the_body_of_a_long_eager_loop_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     monkeypatch.setattr(body_tracing.Code, "compile", lambda self: made.append(self))
-    code = body_tracing.Code(capture(lambda xs: [xs[0] * 2 + 1], "f", [1.0]).program, interpreted=8)
+    code = body_tracing.Code(capture(lambda xs: [xs[0] * 2 + 1], "f", [1.0]).program, interpreted=4)
     for _ in range(4):
         assert code.run(3.0) == (7.0,)
     assert not made
