@@ -7,7 +7,6 @@ installed together when the module is complete, so no thread runs a half-defined
 
 import atexit
 import concurrent.futures.thread  # noqa: F401  # see `_complete`
-import importlib
 import os
 import sys
 import threading
@@ -15,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from fdbr.errors.names import import_late
 
 __all__ = ["announce", "at_exit", "finish", "first_use", "load", "load_compiler", "when_loaded"]
 
@@ -85,13 +86,13 @@ def load(module: Any) -> None:
     name = _announced.get(module)
     if name is not None and not sys.is_finalizing():  # nothing can be imported at the very end
         _begun.add(module)
-        importlib.import_module(name)
+        import_late(name)
 
 
 def load_compiler(module: Any) -> None:
     """Load the compiler of programs on arrays of a module."""
     if module in _compilers and not sys.is_finalizing():
-        importlib.import_module(_compilers[module])
+        import_late(_compilers[module])
 
 
 def finish(module: Any) -> None:

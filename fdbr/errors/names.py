@@ -9,11 +9,12 @@ import functools
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any
 
-__all__ = ["missing_from", "table"]
+__all__ = ["import_late", "missing_from", "table"]
 
 _TABLES = ("random", "jax", "pytorch", "chainer", "chainercv")
 
@@ -23,6 +24,21 @@ def table(library: str) -> dict[str, dict[str, Any]]:
     file = resources.files(__package__) / "counterparts" / f"{library}.json"
     found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
     return found
+
+
+def import_late(module: str) -> Any:
+    """Import a module of fdbr at its first use, which may be in several threads at the same time.
+
+    Two threads that import modules of one package from different ends wait for each other.  Python
+    raises an error in one of them, which then waits for the other thread and tries again.
+    """
+    while True:
+        try:
+            return importlib.import_module(module)
+        except RuntimeError as error:
+            if type(error).__name__ != "_DeadlockError":
+                raise
+        time.sleep(0.001)
 
 
 def missing_from(module: str, later: Mapping[str, str] | None = None) -> Callable[[str], Any]:
@@ -35,7 +51,7 @@ def missing_from(module: str, later: Mapping[str, str] | None = None) -> Callabl
 
     def __getattr__(name: str) -> Any:
         if name in homes:
-            found: Any = importlib.import_module(homes[name])
+            found = import_late(homes[name])
             if homes[name] != f"{module}.{name}":
                 found = getattr(found, name)
             vars(sys.modules[module])[name] = found  # the next use finds it immediately

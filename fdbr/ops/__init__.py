@@ -4,11 +4,11 @@ On raw arrays they cost about what the array module costs; inside a transformati
 differentiated.  Functions for deep learning are here too, beside those of the standard.
 """
 
-import importlib as _importlib
 import typing as _typing
 from math import e, inf, nan, pi
 from types import ModuleType as _Module
 
+from fdbr.errors.names import import_late as _import_late
 from fdbr.errors.names import missing_from as _missing_from
 from fdbr.ops.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from fdbr.ops.elementwise.arithmetic import *
@@ -60,7 +60,7 @@ _loaded = list(_public(globals()))
 
 
 def _load_all() -> None:
-    others = _public(vars(_importlib.import_module("fdbr.ops.on_demand")))
+    others = _public(vars(_import_late("fdbr.ops.on_demand")))
     for name, member in others.items():
         globals().setdefault(name, member)  # somebody may have replaced it
     globals().setdefault("__all__", sorted({*_loaded, *others}))
@@ -68,7 +68,7 @@ def _load_all() -> None:
 
 def _get(name: str) -> _typing.Any:
     if name == "special":
-        return _importlib.import_module("fdbr.ops.special")
+        return _import_late("fdbr.ops.special")
     if name[0] != "_" or name == "__all__":  # Python asks modules for many other private names
         _load_all()
         if name in globals():
