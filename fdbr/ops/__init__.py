@@ -62,7 +62,7 @@ _loaded = list(_public(globals()))
 def _load_all() -> None:
     others = _public(vars(_import_late("fdbr.ops.on_demand")))
     for name, member in others.items():
-        globals().setdefault(name, member)  # somebody may have replaced it
+        globals().setdefault(name, member)  # other code may have replaced it
     globals().setdefault("__all__", sorted({*_loaded, *others}))
 
 

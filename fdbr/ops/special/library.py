@@ -16,6 +16,7 @@ from fdbr.ops.dtypes import float_dtype, is_complex, is_number
 from fdbr.ops.elementwise.comparison import where
 
 __all__ = [
+    "is_small_integer",
     "one_less",
     "refuse_complex",
     "scipy_function",
@@ -46,7 +47,7 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
             for o in operands
         )
     if dtype.itemsize == 8 and dtype.kind == "f":  # SciPy computes small integers in float32
-        operands = tuple(o.astype(np.int64) if _is_small_integer(o) else o for o in operands)
+        operands = tuple(o.astype(np.int64) if is_small_integer(o) else o for o in operands)
     function = function_of(xp, name)
     if function is not None:
         out = scipy_applied.on(xp)(function, *operands)
@@ -58,7 +59,7 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     return _cast(xp.asarray(out), dtype)
 
 
-def _is_small_integer(value: Any) -> bool:
+def is_small_integer(value: Any) -> bool:
     dtype = getattr(value, "dtype", None)
     return dtype is not None and dtype.kind in "biu" and dtype.itemsize <= 2
 

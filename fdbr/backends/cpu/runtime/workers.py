@@ -66,7 +66,7 @@ gate = Gate()
 
 
 class _Batch(Generic[Item, Result]):
-    """Items for threads, each of which takes the next item until none is left.
+    """Items for threads.  Each thread takes the next item until none is left.
 
     An interrupt of the waiting thread must leave no lock acquired, so results go through a
     `SimpleQueue`, and threads are not objects of `threading`, which also change what is shared.

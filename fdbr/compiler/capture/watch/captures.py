@@ -212,7 +212,7 @@ class Captures:
         """Return whether a run has changed a container, or added an attribute, that it reads.
 
         A container that it only appends to, as to a log, is not read.  A memoised function may
-        return the same list again, and somebody may change the list meanwhile.
+        return the same list again, and other code may change the list meanwhile.
         """
         containers = any(
             not _are_same(self._parts(value), parts) and self._is_read(value)
@@ -267,7 +267,7 @@ def _are_same(found: list[Any], parts: list[Any]) -> bool:
 
 
 def _is_constant(value: Any) -> bool:
-    """Return whether nobody can change a value, as a list can be changed."""
+    """Return whether a value is immutable."""
     if type(value) in (tuple, frozenset):
         return all(map(_is_constant, value))
     return is_immutable(value) or (is_a(value, np.ndarray) and is_locked(value))

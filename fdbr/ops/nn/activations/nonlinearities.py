@@ -13,7 +13,7 @@ from fdbr.ops.elementwise.exponential import exp, expm1, gaussian
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_derivative
 from fdbr.ops.shape.creation import floating
 from fdbr.ops.special.errors import ndtr
-from fdbr.ops.special.library import refuse_complex
+from fdbr.ops.special.library import is_small_integer, refuse_complex
 from fdbr.pytrees.typing import Array, ArrayLike
 
 __all__ = [
@@ -196,7 +196,7 @@ def selu(x: ArrayLike, /) -> Array:
     >>> round(ops.selu(1.0), 6)
     1.050701
     """
-    if hasattr(x, "dtype"):  # `expm1` of small integers has 16 bits, their product with a scale 64
+    if is_small_integer(x):  # `expm1` has 16 bits then, and its product with a scale has 64
         x = floating(x)
     return _elu(x, above=_SELU_SCALE, scale=_SELU_SCALE * _SELU_ALPHA, alpha=1.0)
 
