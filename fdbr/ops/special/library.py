@@ -60,6 +60,7 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
 
 
 def is_small_integer(value: Any) -> bool:
+    """Return whether a value is an array of integers of at most 16 bits, or of truth values."""
     dtype = getattr(value, "dtype", None)
     return dtype is not None and dtype.kind in "biu" and dtype.itemsize <= 2
 
