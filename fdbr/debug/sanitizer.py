@@ -450,6 +450,9 @@ def _distance(found: Any, desired: Any) -> float:
 
 def _difference(found: Any, desired: Any, unit: float) -> str:
     """Describe how a leaf differs from the function's own by more than rounding; empty if not."""
+    # NumPy's functions make scalars of Python's numbers, which stay Python's where they are traced.
+    if type(found) in (int, float, complex, bool) and type(desired) is np.result_type(found).type:
+        desired = desired.item()
     if type(found) is not type(desired):
         return f"is a {type(found).__name__}, and the function's own a {type(desired).__name__}"
     if not is_array(desired) and type(desired) not in (int, float, complex, bool):

@@ -230,3 +230,9 @@ def test_the_pullback_of_what_depends_on_some_arguments_alone_is_compared():
     assert gradients == (2.0, 0.0)
     only_one = fdbr.jit(lambda x, y: x * 2.0 + (y > 0), check=1)
     assert fdbr.grad(only_one, (0, 1))(2.0, 5.0) == (2.0, 0.0)
+
+
+def test_numbers_of_python_may_stay_what_numpy_makes_scalars():
+    jitted = fdbr.jit(lambda x: np.negative(x) + np.sin(x), check=1)
+    for x in (0.5, 2, 1.5j):
+        assert np.isclose(jitted(x), np.sin(x) - x)
