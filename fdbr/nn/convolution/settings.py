@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.errors.checks import describe, integer, integers
 from fdbr.errors.layer_path import placed
+from fdbr.nn.settings import settled
 
 __all__ = [
     "MODES",
@@ -24,11 +25,6 @@ MODES: dict[str, Any] = {
     "circular": "wrap",
 }
 """The padding modes: PyTorch's names, and those of `ops.pad`."""
-
-
-def settled(value: Any) -> Any:
-    """Return a setting with lists turned into tuples, so that it can be compared and hashed."""
-    return tuple(map(settled, value)) if isinstance(value, list | tuple) else value
 
 
 def kernel_of(where: str, size: Any, ndim: Any, dimensions: int | None = None) -> tuple[int, ...]:
