@@ -1,4 +1,7 @@
-"""The interpreter: runs programs step by step with NumPy until compiled code is ready and pays."""
+"""The interpreter: runs programs step by step with NumPy.
+
+It runs the first iterations of eager loops, and programs that kernels refuse.
+"""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence

@@ -41,7 +41,7 @@ def without_effects() -> Iterator[Silence]:
 
 
 def effects_are_had() -> bool:
-    """Whether operations that run now have their side effects."""
+    """Whether the side effect that the caller has reached takes place; a trial run notes it."""
     silence = _silence.get()
     if silence is not None:
         silence.suppressed = True

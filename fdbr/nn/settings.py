@@ -6,20 +6,19 @@ from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
 from fdbr.tree import static
 
-__all__ = ["for_axes", "refuse_either", "setting", "settled"]
+__all__ = ["for_axes", "refuse_either", "setting"]
 
 
 def setting(**options: Any) -> Any:
     """Return a field that can be compared and hashed: lists become tuples."""
-    return static(converter=settled, **options)
+    return static(converter=_settled, **options)
 
 
-def settled(value: Any, depth: int = 3) -> Any:
-    """Return a setting with lists turned into tuples, so that it can be compared and hashed."""
+def _settled(value: Any, depth: int = 3) -> Any:
     if not depth:
         raise ValueError("a setting is a number, a sequence, or a sequence of sequences")
     if isinstance(value, list | tuple):
-        return tuple(settled(part, depth - 1) for part in value)
+        return tuple(_settled(part, depth - 1) for part in value)
     return value
 
 

@@ -12,9 +12,10 @@ from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
-from fdbr.nn.convolution.settings import channels_of, kernel_of, settings_of, settled
+from fdbr.nn.convolution.settings import channels_of, kernel_of, settings_of
 from fdbr.nn.layer import Layer
 from fdbr.nn.parameters import Init, weight_and_bias
+from fdbr.nn.settings import setting
 from fdbr.tree import frozen, static
 
 __all__ = ["DeformConv", "DeformableConv"]
@@ -42,9 +43,9 @@ class DeformConv(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1, converter=settled)
-    padding: Any = static(default=0, converter=settled)
-    dilation: Any = static(default=1, converter=settled)
+    stride: Any = setting(default=1)
+    padding: Any = setting(default=0)
+    dilation: Any = setting(default=1)
     planar: bool = static(default=False)
 
     @classmethod

@@ -15,10 +15,10 @@ from fdbr.nn.convolution.settings import (
     check_room,
     kernel_of,
     settings_of,
-    settled,
 )
 from fdbr.nn.layer import Layer
 from fdbr.nn.parameters import weight_and_bias
+from fdbr.nn.settings import setting
 from fdbr.ops.nn.windows import geometry_of
 from fdbr.tree import frozen, static
 
@@ -62,9 +62,9 @@ class Conv(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1, converter=settled)
-    padding: Any = static(default=0, converter=settled)
-    dilation: Any = static(default=1, converter=settled)
+    stride: Any = setting(default=1)
+    padding: Any = setting(default=0)
+    dilation: Any = setting(default=1)
     groups: int = static(default=1)
     padding_mode: str = static(default="zeros")
     cover_all: bool = static(default=False)
@@ -254,10 +254,10 @@ class ConvTranspose(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1, converter=settled)
-    padding: Any = static(default=0, converter=settled)
-    output_padding: Any = static(default=0, converter=settled)
-    dilation: Any = static(default=1, converter=settled)
+    stride: Any = setting(default=1)
+    padding: Any = setting(default=0)
+    output_padding: Any = setting(default=0)
+    dilation: Any = setting(default=1)
     groups: int = static(default=1)
 
     _dimensions: ClassVar[int | None] = None

@@ -10,9 +10,10 @@ from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import integer
 from fdbr.errors.public import public
 from fdbr.nn import initializers
-from fdbr.nn.convolution.settings import axes_of, kernel_of, settings_of, settled
+from fdbr.nn.convolution.settings import axes_of, kernel_of, settings_of
 from fdbr.nn.layer import Layer
 from fdbr.nn.parameters import Init, weight_and_bias
+from fdbr.nn.settings import setting
 from fdbr.ops.nn.windows import geometry_of
 from fdbr.tree import frozen, static
 
@@ -45,9 +46,9 @@ class DepthwiseConv(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1, converter=settled)
-    padding: Any = static(default=0, converter=settled)
-    dilation: Any = static(default=1, converter=settled)
+    stride: Any = setting(default=1)
+    padding: Any = setting(default=0)
+    dilation: Any = setting(default=1)
     multiplier: int = static(default=1)
 
     @classmethod
@@ -144,9 +145,9 @@ class LocalConv(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1, converter=settled)
-    padding: Any = static(default=0, converter=settled)
-    dilation: Any = static(default=1, converter=settled)
+    stride: Any = setting(default=1)
+    padding: Any = setting(default=0)
+    dilation: Any = setting(default=1)
 
     @classmethod
     def init(

@@ -5,7 +5,6 @@ from typing import Any
 
 from fdbr.errors.checks import describe, integer, integers
 from fdbr.errors.layer_path import placed
-from fdbr.nn.settings import settled
 
 __all__ = [
     "MODES",
@@ -14,7 +13,6 @@ __all__ = [
     "check_room",
     "kernel_of",
     "settings_of",
-    "settled",
 ]
 
 

@@ -5,10 +5,9 @@ from typing import Any
 
 from fdbr import ops
 from fdbr.errors.public import public
-from fdbr.nn.convolution.settings import settled
 from fdbr.nn.layer import Layer
-from fdbr.nn.settings import refuse_either
-from fdbr.tree import frozen, static
+from fdbr.nn.settings import refuse_either, setting
+from fdbr.tree import frozen
 
 __all__ = ["Fold", "Unfold"]
 
@@ -29,10 +28,10 @@ class Unfold(Layer):
     (5, 12, 42)
     """
 
-    kernel_size: int | Sequence[int] = static(converter=settled)
-    dilation: int | Sequence[int] = static(default=1, converter=settled)
-    padding: Any = static(default=0, converter=settled)
-    stride: int | Sequence[int] = static(default=1, converter=settled)
+    kernel_size: int | Sequence[int] = setting()
+    dilation: int | Sequence[int] = setting(default=1)
+    padding: Any = setting(default=0)
+    stride: int | Sequence[int] = setting(default=1)
 
     def __call__(self, x: Any) -> Any:
         """Return the columns, of shape ``(..., C * prod(kernel_size), windows)``."""
@@ -63,11 +62,11 @@ class Fold(Layer):
     (5, 2, 8, 8)
     """
 
-    output_size: int | Sequence[int] = static(converter=settled)
-    kernel_size: int | Sequence[int] = static(converter=settled)
-    dilation: int | Sequence[int] = static(default=1, converter=settled)
-    padding: Any = static(default=0, converter=settled)
-    stride: int | Sequence[int] = static(default=1, converter=settled)
+    output_size: int | Sequence[int] = setting()
+    kernel_size: int | Sequence[int] = setting()
+    dilation: int | Sequence[int] = setting(default=1)
+    padding: Any = setting(default=0)
+    stride: int | Sequence[int] = setting(default=1)
 
     def __call__(self, x: Any) -> Any:
         """Return the array, of shape ``(..., C, *output_size)``."""
